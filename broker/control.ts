@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { ControlService, Rejection } from '../src/ports/broker-ports.ts';
-import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
+import type { LiveClient } from './client-types.ts';
 import type { Reports } from './ingest/reports.ts';
 
 type ControlTopicServices = { control: ControlService; log: Pick<Logger, 'error'> };

@@ -1,4 +1,4 @@
-import type { LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './client-types.ts';
 import { laneOfClient } from './connections/live-clients.ts';
 import type { HookParts } from './hook-parts.ts';
 import type { Subscription } from './message-types.ts';

@@ -11,7 +11,7 @@ import { Sessions } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import { DeviceDownlink } from './downlink.ts';
 import { DeviceSigns } from './http/device-signs.ts';
-import { StreamPositions } from './http/marks.ts';
+import { StreamPositions } from './http/stream-positions.ts';
 import { Streams } from './http/streams.ts';
 import { MessageNumbers } from './message-numbers.ts';
 import { FanOut } from './packets/fan-out.ts';

@@ -1,5 +1,5 @@
 import type { Logger } from 'pino';
-import type { BrokerClient } from './aedes-types.ts';
+import type { BrokerClient } from './client-types.ts';
 import type { Limits } from './connections/limits.ts';
 import { faultOf } from './connections/safe-error.ts';
 

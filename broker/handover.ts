@@ -2,8 +2,8 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/messages/sessions/changes.ts';
 import type { Activity } from './activity.ts';
-import type { LiveClient } from './aedes-types.ts';
 import type { DeviceAddress } from './authorize.ts';
+import type { LiveClient } from './client-types.ts';
 import type { ConnectHooks } from './connect.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { Streams } from './http/streams.ts';

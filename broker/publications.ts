@@ -1,7 +1,7 @@
 import type { Tx } from '../db/registry/index.ts';
 import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
-import type { LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './client-types.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
 
 /** Milliseconds between two looks. */

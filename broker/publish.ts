@@ -4,8 +4,8 @@ import type { ClientProperties } from '../src/core/formats/message-properties.ts
 import { serviceChannel } from '../src/core/topics.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
-import type { BrokerClient, LiveClient, ProvenIdentity } from './aedes-types.ts';
 import { type Authority, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
+import type { BrokerClient, LiveClient, ProvenIdentity } from './client-types.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { ControlTopics } from './control.ts';

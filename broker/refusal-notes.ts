@@ -2,9 +2,9 @@
 
 import { failureOf } from '../src/core/errors.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
-import type { LiveClient } from './aedes-types.ts';
 import type { ConnectRefused } from './authenticate.ts';
 import { connectedDevice } from './authorize.ts';
+import type { LiveClient } from './client-types.ts';
 import { variableOf } from './connections/counters.ts';
 import type { Reason } from './reasons.ts';
 import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from './refusals.ts';

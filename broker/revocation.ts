@@ -2,8 +2,8 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Placement } from '../db/registry/index.ts';
 import { type Caller, isAccountWide } from '../src/core/caller.ts';
 import type { BrokerBase, ChannelAddress, DeviceWork, Revocations, Revoked } from '../src/ports/broker-ports.ts';
-import type { LiveClient } from './aedes-types.ts';
 import type { Authority } from './authorize.ts';
+import type { LiveClient } from './client-types.ts';
 import { ownerId, principalIn } from './connections/client-ids.ts';
 import { dropFilters, type Sessions } from './connections/live-clients.ts';
 import type { DeviceSigns } from './http/device-signs.ts';
@@ -313,7 +313,11 @@ export class RightsRevocations implements Revocations {
     }
   }
 
-  async #endStoredSessions(principal: string, { accountId, device = () => true }: LostRight, ended: Ended): Promise<void> {
+  async #endStoredSessions(
+    principal: string,
+    { accountId, device = () => true }: LostRight,
+    ended: Ended,
+  ): Promise<void> {
     const removed = (clientId: string, filter: string) => ended.filter(clientId, filter);
     await this.#parts.persistence.revocation.forgetRefused(ownerId(accountId, principal), device, removed);
     await nextTurn();

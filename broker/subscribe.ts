@@ -1,4 +1,4 @@
-import type { LiveClient } from './aedes-types.ts';
+import type { LiveClient } from './client-types.ts';
 import type { FilterRefusal } from './connections/counters.ts';
 import { OverLimit } from './connections/limits.ts';
 import { dropFilters, grant, refreshFilters } from './connections/live-clients.ts';
@@ -61,7 +61,10 @@ export class SubscribeHooks {
   }
 
   /** Decides about filters; those that it does not refuse count from now on: messages may come before the SUBACK. */
-  #grant(live: LiveClient, asked: ReadonlyMap<string, Subscription>): { refused: Map<string, Reason>; first: Subscription[] } {
+  #grant(
+    live: LiveClient,
+    asked: ReadonlyMap<string, Subscription>,
+  ): { refused: Map<string, Reason>; first: Subscription[] } {
     const refused = new Map<string, Reason>();
     const first: Subscription[] = [];
     let bytes = 0;

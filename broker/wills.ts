@@ -1,6 +1,6 @@
 import type { StoredWill } from '../db/messages/sessions/changes.ts';
 import { storedClientProperties } from '../src/core/formats/message-properties.ts';
-import type { BrokerClient } from './aedes-types.ts';
+import type { BrokerClient } from './client-types.ts';
 import { grantedQos, keptQos } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { HookParts } from './hook-parts.ts';

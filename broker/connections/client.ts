@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
-import type { Subscription, Outgoing, Will } from '../message-types.ts';
+import type { BrokerClient, LiveClient } from '../client-types.ts';
+import type { Outgoing, Subscription, Will } from '../message-types.ts';
 import type { Codec } from '../packets/codec.ts';
 import type { Connect } from '../packets/connect.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';

@@ -1,5 +1,5 @@
 /** The filters of one client, and what they say of a message together. */
-import type { Subscription, Outgoing } from '../message-types.ts';
+import type { Outgoing, Subscription } from '../message-types.ts';
 import { isShared, matches } from '../topics.ts';
 
 /** How a client is to have a message that one of its filters matches, or several. */

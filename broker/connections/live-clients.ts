@@ -1,7 +1,7 @@
 import type { Caller } from '../../src/core/caller.ts';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import { LongWork } from '../../src/core/scheduler/long-work.ts';
-import type { BrokerClient, LiveClient, ProvenIdentity } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient, ProvenIdentity } from '../client-types.ts';
 import type { Outgoing } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { type End, ends } from '../reasons.ts';

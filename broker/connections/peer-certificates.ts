@@ -2,7 +2,7 @@ import type { X509Certificate } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import type { PresentedCertificate } from '../../src/ports/broker-ports.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 
 /** Certificates besides its own that are looked at: no device needs more. */
 const maxIntermediates = 4;

@@ -5,7 +5,7 @@ import type { Properties } from '../../src/core/formats/message-properties.ts';
 import { peerAddress, type Trust } from '../../src/core/network/addresses.ts';
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import { beginsLevel5, type Connect, type UnsupportedConnect } from '../packets/connect.ts';
 import { Connection, type Receiver } from '../packets/connection.ts';
 import { refusedConnect } from '../packets/level-5.ts';

@@ -16,9 +16,9 @@ import type {
   Published,
   Publisher,
 } from '../../src/ports/broker-ports.ts';
-import type { ProvenIdentity } from '../aedes-types.ts';
 import { type Authenticator, ConnectRefused, credentialOf } from '../authenticate.ts';
 import { type Authority, deviceItself } from '../authorize.ts';
+import type { ProvenIdentity } from '../client-types.ts';
 import { privateClientId } from '../connections/client-ids.ts';
 import { type Counters, variableOf } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';

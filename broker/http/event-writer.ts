@@ -3,8 +3,8 @@ import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import type { Caller } from '../../src/core/caller.ts';
 import type { HiddenNumbers } from '../../src/core/formats/hidden-numbers.ts';
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
-import { isBefore, type StreamPositions } from './marks.ts';
 import { type Event, formatId } from './stream-events.ts';
+import { isBefore, type StreamPositions } from './stream-positions.ts';
 
 /** What writing to a reader costs next to a delivery over MQTT. */
 const costOfWrite = 8;

@@ -1,8 +1,8 @@
 import { maxMissed, type SeriesRow } from '../../db/messages/series/missed.ts';
 import { everything, type LogEntry, type StoredPoint } from '../../db/messages/store.ts';
 import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
+import { type Heard, isHeard } from '../../src/core/history-window.ts';
 import { LongWork } from '../../src/core/scheduler/long-work.ts';
-import { type Heard, isHeard } from '../../src/core/sight.ts';
 import { formatTopic } from '../../src/core/topics.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { matches } from '../topics.ts';
@@ -155,7 +155,12 @@ async function addPoints(
   }
 }
 
-async function addLogs({ messages, config }: MissedServices, absence: Absence, found: Missed[], budget: Budget): Promise<void> {
+async function addLogs(
+  { messages, config }: MissedServices,
+  absence: Absence,
+  found: Missed[],
+  budget: Budget,
+): Promise<void> {
   const { accountId, filters, from, to } = absence;
   for (let after = from.logs; after < to.logs; ) {
     const page = messages.missed.logs(accountId, after, rowsAtOnce);

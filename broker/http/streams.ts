@@ -13,9 +13,9 @@ import type { FanOut } from '../packets/fan-out.ts';
 import { AccountFilters } from '../sessions/account-filters.ts';
 import { canMatch, isWellFormed } from '../topics.ts';
 import { EventWriter, type Reader } from './event-writer.ts';
-import { isBefore, type StreamPositions } from './marks.ts';
 import { bytesOfMissed, type Missed, readMissed, TooMuchMissed } from './missed.ts';
 import { type Event, type EventPosition, eventOf, formatId, missedEvent, parseId } from './stream-events.ts';
+import { isBefore, type StreamPositions } from './stream-positions.ts';
 
 /** Milliseconds between two heartbeats. */
 const heartbeatInterval = 15_000;

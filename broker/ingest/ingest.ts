@@ -4,13 +4,13 @@ import type { BrokerServices, PointsRead } from '../../src/ports/broker-ports.ts
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import { faultOf } from '../connections/safe-error.ts';
-import type { StreamPositions } from '../http/marks.ts';
+import type { StreamPositions } from '../http/stream-positions.ts';
 import { type Incoming, isForNow, storedProperties } from '../message-types.ts';
 import { Turns } from '../packets/turns.ts';
 import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { Admission } from './admission.ts';
-import { afterBoth, type Settled, once } from './callbacks.ts';
+import { afterBoth, once, type Settled } from './callbacks.ts';
 import { LongMessages } from './long-messages.ts';
 import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message, seriesOf } from './message.ts';
 import type { Rejections } from './rejections.ts';

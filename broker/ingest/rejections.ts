@@ -4,7 +4,7 @@ import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { type Reason, reason } from '../reasons.ts';
 import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';
-import { type Settled, once } from './callbacks.ts';
+import { once, type Settled } from './callbacks.ts';
 import type { Message, Sent } from './message.ts';
 
 /** Tells why a message was refused, not stored or not retained: the device on `_rejected`, and in its list of refusals. */

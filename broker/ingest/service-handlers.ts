@@ -2,7 +2,7 @@
 import { maxLogEntryLength } from '../../db/messages/store.ts';
 import { newId } from '../../src/core/ids.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
-import type { StreamPositions } from '../http/marks.ts';
+import type { StreamPositions } from '../http/stream-positions.ts';
 import { reason, unusable } from '../reasons.ts';
 import type { Settled } from './callbacks.ts';
 import type { Handler, Message } from './message.ts';

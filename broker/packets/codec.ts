@@ -1,7 +1,7 @@
 /** What a protocol level says: how its packets are read and written. A connection has one codec, from its CONNECT on. */
 import type { Properties } from '../../src/core/formats/message-properties.ts';
 import type { RefusalReason } from '../connections/counters.ts';
-import type { Subscription, Incoming, Outgoing } from '../message-types.ts';
+import type { Incoming, Outgoing, Subscription } from '../message-types.ts';
 import type { Reason } from '../reasons.ts';
 import type { Frame } from './frames.ts';
 

@@ -1,7 +1,7 @@
 import type { Duplex } from 'node:stream';
 import type { Properties } from '../../src/core/formats/message-properties.ts';
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { laneOfClient } from '../connections/live-clients.ts';

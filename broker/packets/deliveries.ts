@@ -1,5 +1,5 @@
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../client-types.ts';
 import type { Counters } from '../connections/counters.ts';
 import { isFull, laneOfClient } from '../connections/live-clients.ts';
 import type { MessageNumbers } from '../message-numbers.ts';
@@ -8,7 +8,7 @@ import type { SessionStore } from '../sessions/persistence.ts';
 import type { Kept } from '../sessions/queues.ts';
 import type { SharedGroups } from '../sessions/shared-groups.ts';
 import type { PublishHeader } from './codec.ts';
-import { UnacknowledgedMessages, type UnacknowledgedServices } from './held.ts';
+import { UnacknowledgedMessages, type UnacknowledgedServices } from './unacknowledged.ts';
 import { copied, write, writePayload } from './write.ts';
 
 type GoOn = () => void;

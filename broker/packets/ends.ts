@@ -1,5 +1,5 @@
 /** What a connection and its client are told when it ends. */
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import type { Rates } from '../connections/publish-rate.ts';

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { canonicalTopic } from '../../src/core/topics.ts';
 import type { RefusalReason } from '../connections/counters.ts';
-import type { Subscription, Incoming } from '../message-types.ts';
+import type { Incoming, Subscription } from '../message-types.ts';
 import { connectReasons } from '../reasons.ts';
 import { isWellFormed } from '../topics.ts';
 import {

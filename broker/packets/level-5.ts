@@ -7,7 +7,7 @@ import {
   variableBytes,
 } from '../../src/core/formats/message-properties.ts';
 import { canonicalTopic } from '../../src/core/topics.ts';
-import type { Subscription, Incoming } from '../message-types.ts';
+import type { Incoming, Subscription } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
 import { reasonOf } from '../refusals.ts';
 import { isShared } from '../topics.ts';

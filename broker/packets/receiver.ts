@@ -1,5 +1,5 @@
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
 import type { Authority } from '../authorize.ts';
+import type { BrokerClient, LiveClient } from '../client-types.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { EnrollHooks } from '../enroll.ts';

@@ -1,4 +1,4 @@
-import type { LiveClient } from '../aedes-types.ts';
+import type { LiveClient } from '../client-types.ts';
 import type { Dated } from '../former-messages.ts';
 import type { Reach } from './retained-search.ts';
 

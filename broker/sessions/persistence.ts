@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { MqttChange, MqttState, RetainedMessage, StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MessageStore } from '../../db/messages/store.ts';
 import type { BrokerKept } from '../../src/ports/broker-ports.ts';
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';
 import { faultOf } from '../connections/safe-error.ts';
@@ -11,10 +11,10 @@ import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
   carriedOf,
-  type Subscription,
   type Incoming,
   isForNow,
   type Outgoing,
+  type Subscription,
   type Will,
 } from '../message-types.ts';
 import { Journal } from './journal.ts';

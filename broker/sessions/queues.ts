@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, MqttState, StoredMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { keptQos } from '../connections/live-clients.ts';
 import {

@@ -1,4 +1,4 @@
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Journal } from './journal.ts';
 import type { StoredSessions } from './stored-sessions.ts';

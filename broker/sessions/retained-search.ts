@@ -1,5 +1,5 @@
 import type { RetainedMessage } from '../../db/messages/sessions/changes.ts';
-import type { Heard } from '../../src/core/sight.ts';
+import type { Heard } from '../../src/core/history-window.ts';
 import { FilterTree } from './filter-tree.ts';
 
 /** The searched messages: all topics begin with `prefix`. The search stops if its reader leaves. */

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
-import { isHeard } from '../../src/core/sight.ts';
+import { isHeard } from '../../src/core/history-window.ts';
 import type { Counters } from '../connections/counters.ts';
 import { type Carried, isForNow, type Outgoing, storedProperties } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';

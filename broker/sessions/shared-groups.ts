@@ -1,17 +1,17 @@
 import type { Scheduler } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerClient, LiveClient } from '../aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { hasRoom } from '../connections/live-clients.ts';
 import type { Dated } from '../former-messages.ts';
 import type { MessageNumbers } from '../message-numbers.ts';
 import {
   type Carried,
-  type Subscription,
   forOneClient,
   type GroupName,
   type Incoming,
   isForNow,
   type Outgoing,
+  type Subscription,
 } from '../message-types.ts';
 import type { FanOut, Receive } from '../packets/fan-out.ts';
 import { parseShared } from '../topics.ts';

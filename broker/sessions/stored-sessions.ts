@@ -1,6 +1,6 @@
 import type { MqttState } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import { accountIn, ownerIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Subscription } from '../message-types.ts';

@@ -1,6 +1,6 @@
 import type { StoredWill } from '../../db/messages/sessions/changes.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
-import type { BrokerClient } from '../aedes-types.ts';
+import type { BrokerClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Will } from '../message-types.ts';
 import { AccountBytes } from './account-bytes.ts';

@@ -3,7 +3,7 @@ import { realpathSync } from 'node:fs';
 import { mkdir } from 'node:fs/promises';
 import { resolve } from 'node:path';
 import { CellFailure } from '../../cells/moves/live/asked-cell.ts';
-import { type LiveMove, moveLive } from '../../cells/moves/live/lead.ts';
+import { type LiveMove, moveLive } from '../../cells/moves/live/coordinator.ts';
 import { movingIn } from '../../cells/moves/offline/marker.ts';
 import { abandonMove, accountsIn, moveAccounts } from '../../cells/moves/offline/move.ts';
 import { slotOf } from '../../src/core/ids.ts';

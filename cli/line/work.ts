@@ -34,7 +34,11 @@ export interface UnitPlace {
  * Works in a directory, alone there. It is opened while the server lets the client in: the one waits for the disk and the
  * other for the network. @throws as connect, readAddresses, Journal.open and settle, and what `work` throws.
  */
-export async function withLine(flags: Connection, place: UnitPlace, work: (line: Line) => Promise<void>): Promise<void> {
+export async function withLine(
+  flags: Connection,
+  place: UnitPlace,
+  work: (line: Line) => Promise<void>,
+): Promise<void> {
   const { out, serialNumber, files, printLine } = place;
   const giveUp = new AbortController();
   const connecting = connect(flags, printLine, giveUp.signal);

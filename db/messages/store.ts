@@ -16,7 +16,7 @@ import { TouchedNotes } from './series/touched.ts';
 import { type MessageUsage, prepareUsage } from './series/usage.ts';
 import type { MqttChange } from './sessions/changes.ts';
 import { MqttRows } from './sessions/rows.ts';
-import type { Stored, Expired, StoreEnd, StepOrder } from './threads/protocol.ts';
+import type { Expired, StepOrder, Stored, StoreEnd } from './threads/protocol.ts';
 import { MessageReader } from './threads/reader.ts';
 import { type Job, SeriesWriter, type StoreLog, unavailable } from './threads/writer.ts';
 import type { NewLogEntry, Point, SeriesKey } from './types.ts';

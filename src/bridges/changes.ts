@@ -116,7 +116,12 @@ export async function updateBridge(
  * What is sealed goes only where it was meant for. @throws PlatformError 400/106 when `url`, `settings.brokers` or `ca` lets another
  * server be the target and something is kept. A webhook's secret is never sent.
  */
-function demandSameServer(ctx: BridgeChangeServices, before: BridgeRow, asked: AskedBridge, body: Static<typeof updateBody>): void {
+function demandSameServer(
+  ctx: BridgeChangeServices,
+  before: BridgeRow,
+  asked: AskedBridge,
+  body: Static<typeof updateBody>,
+): void {
   const storedUrl = urlOf(ctx, before);
   const [now, then] = [new URL(asked.url), new URL(storedUrl)];
   const same = now.protocol === then.protocol && now.host === then.host && asked.ca === before.ca;

@@ -8,7 +8,10 @@ import { digestOf, isListed } from './pki/serial-numbers.ts';
 type RevokedServices = { registry: Pick<Registry, 'revocationList' | 'revocationListPart'>; clock: Clock };
 
 /** Why a certificate does not count any more; undefined when it does. */
-export function revocationFault({ registry, clock }: RevokedServices, signatures: readonly Signature[]): string | undefined {
+export function revocationFault(
+  { registry, clock }: RevokedServices,
+  signatures: readonly Signature[],
+): string | undefined {
   const now = clock.now();
   for (const { authorityId, serialNumber } of signatures) {
     const list = registry.revocationList(authorityId);

@@ -22,6 +22,7 @@ import {
 } from './caller.ts';
 import { type Channel, mayHearChannel, unlistedChannels } from './channels.ts';
 import { PlatformError, unknownAccount } from './errors.ts';
+import { HistoryWindow, wholeSight } from './history-window.ts';
 import {
   type Action,
   builtInRoles,
@@ -32,7 +33,6 @@ import {
   roleFrom,
   unionOf,
 } from './rights.ts';
-import { HistoryWindow, wholeSight } from './sight.ts';
 import { serviceChannel } from './topics.ts';
 
 /** Where a row is in the tree of organizations; null is outside of it, where only admins reach. */

@@ -1,5 +1,5 @@
 /** The work for devices, and the broker between it and them. */
-import { openSessions, openBroker, RightsRevocations } from '../../broker/index.ts';
+import { openBroker, openSessions, RightsRevocations } from '../../broker/index.ts';
 import { ListFetcher } from '../certificates/list-fetcher.ts';
 import { RevocationLists } from '../certificates/revocation-lists.ts';
 import { Commands } from '../commands/commands.ts';

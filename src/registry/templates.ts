@@ -71,7 +71,10 @@ export function showTemplate(row: Row<TemplateTable>) {
   return { ...showCommon(row), ...showColumns(row) };
 }
 
-export function showDeviceTemplate({ access, fields }: Pick<TemplateServices, 'access' | 'fields'>, row: Row<'deviceTemplates'>) {
+export function showDeviceTemplate(
+  { access, fields }: Pick<TemplateServices, 'access' | 'fields'>,
+  row: Row<'deviceTemplates'>,
+) {
   const channels = [...access.channelsOf(row.id).values()];
   return {
     ...showCommon(row),

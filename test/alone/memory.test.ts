@@ -2,7 +2,7 @@
 
 import { Duplex } from 'node:stream';
 import t from 'tap';
-import type { BrokerClient } from '../../broker/aedes-types.ts';
+import type { BrokerClient } from '../../broker/client-types.ts';
 import { newCounters } from '../../broker/connections/counters.ts';
 import { MessageNumbers } from '../../broker/message-numbers.ts';
 import type { Outgoing } from '../../broker/message-types.ts';

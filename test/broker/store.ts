@@ -1,7 +1,7 @@
 /** A session store on a message store of its own, without a broker. */
 import assert from 'node:assert';
 import type { Test } from 'tap';
-import type { BrokerClient, LiveClient } from '../../broker/aedes-types.ts';
+import type { BrokerClient, LiveClient } from '../../broker/client-types.ts';
 import { type Counters, newCounters } from '../../broker/connections/counters.ts';
 import { MessageNumbers } from '../../broker/message-numbers.ts';
 import type { Outgoing } from '../../broker/message-types.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import type { Test } from 'tap';
 import { type CellsConfig, readCells } from '../../cells/config.ts';
 import { writeCells } from '../../cells/haproxy/files.ts';
-import { moveLive } from '../../cells/moves/live/lead.ts';
+import { moveLive } from '../../cells/moves/live/coordinator.ts';
 import type { Server } from '../../src/process/server.ts';
 import { temporaryDirectory } from './directory.ts';
 import { type Haproxy, startHaproxy } from './haproxy.ts';

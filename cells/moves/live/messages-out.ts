@@ -5,7 +5,7 @@ import type { MqttState, StoredWill } from '../../../db/messages/sessions/change
 import type { LogRow } from '../../../db/messages/threads/protocol.ts';
 import type { SeriesKey } from '../../../db/messages/types.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
-import { fillTable } from '../own.ts';
+import { fillTable } from '../account-contents.ts';
 import { messageRules } from '../tables.ts';
 
 export interface SeriesRow {

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type Sqlite from 'better-sqlite3';
 import { entityTables, keepersOf } from '../../../db/registry/records/by-table.ts';
 import { openSqlite } from '../../../db/sqlite/open.ts';
-import { fillTable, ownOf } from '../own.ts';
+import { accountContents, fillTable } from '../account-contents.ts';
 import { registryRules, type TableRule } from '../tables.ts';
 import type { Watched } from './watching.ts';
 
@@ -178,8 +178,8 @@ export class RegistryPages {
     };
   }
 
-  own(): ReturnType<typeof ownOf> {
-    return ownOf(this.#file);
+  own(): ReturnType<typeof accountContents> {
+    return accountContents(this.#file);
   }
 
   close(): void {

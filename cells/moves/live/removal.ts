@@ -4,11 +4,14 @@ import { CompiledQuery } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
 import { slotOf } from '../../../src/core/ids.ts';
 import type { CellsContext } from '../../context.ts';
-import { recordsGuard } from '../own.ts';
+import { recordsGuard } from '../account-contents.ts';
 import { MessagesOut } from './messages-out.ts';
 import { removalOf } from './pages.ts';
 
-type RemovalServices = Pick<CellsContext, 'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'>;
+type RemovalServices = Pick<
+  CellsContext,
+  'access' | 'bridges' | 'broker' | 'config' | 'fields' | 'messages' | 'registry'
+>;
 
 /** Devices whose messages are being removed at a time. */
 const devicesAtOnce = 20;

@@ -10,10 +10,10 @@ import { slotOf } from '../../../src/core/ids.ts';
 import type { App } from '../../../src/http/app.ts';
 import { demandToken } from '../../../src/http/guards/operator-token.ts';
 import type { CellsContext } from '../../context.ts';
-import { Coming } from './coming.ts';
-import { Leaving, type MessagesChunk, proofOf } from './leaving.ts';
 import type { HashedRange, Page, PagePlace, PageRange } from './pages.ts';
 import { accountsOfSlot } from './removal.ts';
+import { type MessagesChunk, MoveSource, proofOf } from './source.ts';
+import { MoveTarget } from './target.ts';
 
 /** Bytes of a body: many sessions come at once. */
 const maxBody = 512 * 1024 * 1024;
@@ -32,8 +32,8 @@ const querystring = Type.Object({
 
 /** They are closed until SLIPWAY_MOVE_TOKEN is set. */
 export function movingRoutes(app: App, ctx: CellsContext): void {
-  const leaving = new Leaving(ctx);
-  const coming = new Coming(ctx);
+  const leaving = new MoveSource(ctx);
+  const coming = new MoveTarget(ctx);
   void app.register(async (within) => {
     const scope = within as App;
     scope.addHook('onRequest', async (request, reply) => {
@@ -86,7 +86,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     post('/release', ({ move }) => leaving.releaseMove(move));
     post('/clear', ({ move }) => leaving.removeMoved(move));
     // The cell that gets it.
-    post('/come', (_, body) => coming.beginArrival(body as Parameters<Coming['beginArrival']>[0]));
+    post('/come', (_, body) => coming.beginArrival(body as Parameters<MoveTarget['beginArrival']>[0]));
     post('/differing', async ({ move }, body) => ({
       ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
     }));
@@ -103,7 +103,7 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
         Buffer.isBuffer(body) ? body : Buffer.alloc(0),
       ),
     );
-    post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<Coming['activate']>[1]));
+    post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<MoveTarget['activate']>[1]));
     post('/drop', ({ accountId }) => coming.dropAccount(accountId));
   });
 }

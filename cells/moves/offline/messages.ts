@@ -1,6 +1,6 @@
 /** messages.db of accounts that move: points, logs, MQTT sessions, retained messages, the outbox. */
 import type Sqlite from 'better-sqlite3';
-import { fillTable } from '../own.ts';
+import { fillTable } from '../account-contents.ts';
 import { messageRules, type Offsets, pointRules, type TableRule } from '../tables.ts';
 import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
 

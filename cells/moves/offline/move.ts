@@ -9,7 +9,7 @@ import { FirmwareFiles } from '../../../db/files/firmware.ts';
 import { lockDirectory, takeOver } from '../../../db/files/lock.ts';
 import { behind, bringUpToDate, unknownSteps } from '../../../db/files/schema.ts';
 import { UsageError } from '../../../src/core/usage-error.ts';
-import { partialOf } from '../own.ts';
+import { partialOf } from '../account-contents.ts';
 import { type Moving, mark, movingIn, unmark } from './marker.ts';
 import { copyMessages, removeMessages } from './messages.ts';
 import { accountIdsIn, copyRegistry, readOwn, removeRegistry } from './registry.ts';

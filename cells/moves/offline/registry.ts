@@ -1,6 +1,6 @@
 /** registry.db of accounts that move. */
 import { openSqlite } from '../../../db/sqlite/open.ts';
-import { fillTable, ownOf, recordsGuard } from '../own.ts';
+import { accountContents, fillTable, recordsGuard } from '../account-contents.ts';
 import { registryRules } from '../tables.ts';
 import { compare, copyRows, inTransaction, openForMove, removeRows, type Sums } from './rows.ts';
 
@@ -46,11 +46,11 @@ export function accountIdsIn(path: string): string[] {
 }
 
 /** What a registry has of these accounts. */
-export function readOwn(path: string, accounts: readonly string[]): ReturnType<typeof ownOf> {
+export function readOwn(path: string, accounts: readonly string[]): ReturnType<typeof accountContents> {
   const file = openSqlite(path, { readonly: true });
   try {
     fillTable(file, 'moving', accounts);
-    return ownOf(file);
+    return accountContents(file);
   } finally {
     file.close();
   }

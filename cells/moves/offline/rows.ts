@@ -2,7 +2,7 @@
 import { crc32 } from 'node:zlib';
 import type Sqlite from 'better-sqlite3';
 import { openWriter } from '../../../db/sqlite/open.ts';
-import { fillTable } from '../own.ts';
+import { fillTable } from '../account-contents.ts';
 import type { Offsets, TableRule } from '../tables.ts';
 
 /** Rows and their checksum, by table. */

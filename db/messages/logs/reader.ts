@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
 import { openSqlite } from '../../sqlite/open.ts';
 import type { LogRow } from '../threads/protocol.ts';
-import { type FoundEntry, isWithin, keyOf, type IndexedEntry, queryOf, type Row, scoreOf, sorted } from './matching.ts';
+import { type FoundEntry, type IndexedEntry, isWithin, keyOf, queryOf, type Row, scoreOf, sorted } from './matching.ts';
 import { LogReach, type SeenFrom } from './reach.ts';
 import { type FoundPart, type FoundPlace, type FoundRow, type LogSearch, type LogsFound, maxFound } from './search.ts';
 

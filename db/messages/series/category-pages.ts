@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import type { Cursor, Range, StoredPoint } from '../types.ts';
-import { CategoryRanges, type Stretch } from './category-marks.ts';
+import { CategoryRanges, type Stretch } from './category-ranges.ts';
 import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';
 
 /** Rows that one statement goes through at most. */

@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { OutboxChange } from '../outbox/rows.ts';
 import type { MqttChange } from '../sessions/changes.ts';
-import { type Batch, type BatchKey, type LogRow, type StoreEnd, pointWidth } from '../threads/protocol.ts';
+import { type Batch, type BatchKey, type LogRow, pointWidth, type StoreEnd } from '../threads/protocol.ts';
 import {
   type LogEntry,
   type NewLogEntry,

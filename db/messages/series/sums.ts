@@ -2,7 +2,7 @@
 import type Sqlite from 'better-sqlite3';
 import type { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import { boundedCache } from '../../sqlite/cache.ts';
-import { CategoryRanges, type Stretch } from './category-marks.ts';
+import { CategoryRanges, type Stretch } from './category-ranges.ts';
 
 /** Rows that one statement goes through at most. */
 const stepRows = 2000;

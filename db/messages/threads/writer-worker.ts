@@ -28,9 +28,9 @@ import {
   type HeldBytes,
   type LogRow,
   type Order,
-  type StoreEnd,
   pointWidth,
   type StepOrder,
+  type StoreEnd,
   type WorkerSettings,
 } from './protocol.ts';
 

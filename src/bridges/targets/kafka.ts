@@ -15,9 +15,9 @@ import {
   type Outcome,
   type Part,
   type SendOptions,
-  type TargetServices,
   type Target,
   type TargetKind,
+  type TargetServices,
   type TargetSpec,
 } from '../target.ts';
 

@@ -8,9 +8,9 @@ import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../se
 import {
   type BridgedMessage,
   forms,
-  type TargetServices,
   type Target,
   type TargetKind,
+  type TargetServices,
   type TargetSpec,
 } from '../target.ts';
 

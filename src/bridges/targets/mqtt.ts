@@ -8,9 +8,9 @@ import {
   type BridgedMessage,
   forms,
   type Retry,
-  type TargetServices,
   type Target,
   type TargetKind,
+  type TargetServices,
   type TargetSpec,
 } from '../target.ts';
 import { readLateReasons } from './mqtt-reasons.ts';
@@ -104,7 +104,12 @@ class NoMqtt5 extends Error {}
 /** CONNACK of MQTT 3.1.1 and of 5: the version is not supported. */
 const versionRefused = [1, 132];
 
-async function connect(spec: TargetSpec, around: TargetServices, ended: () => void, version: 4 | 5): Promise<Connection> {
+async function connect(
+  spec: TargetSpec,
+  around: TargetServices,
+  ended: () => void,
+  version: 4 | 5,
+): Promise<Connection> {
   const { MqttClient: Client } = await import('mqtt');
   const { url, credentials, settings, bridgeId, ca } = spec;
   const { username, password } = credentials;

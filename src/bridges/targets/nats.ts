@@ -10,9 +10,9 @@ import {
   type Form,
   forms,
   type SendOptions,
-  type TargetServices,
   type Target,
   type TargetKind,
+  type TargetServices,
   type TargetSpec,
 } from '../target.ts';
 import { NatsSocket, type SocketOptions } from './nats-socket.ts';

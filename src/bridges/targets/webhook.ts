@@ -8,10 +8,10 @@ import {
   type BridgedMessage,
   type Fate,
   type Outcome,
-  type TargetServices,
   showMessage,
   type Target,
   type TargetKind,
+  type TargetServices,
   type TargetSpec,
   wholly,
 } from '../target.ts';

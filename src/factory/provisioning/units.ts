@@ -80,7 +80,13 @@ async function demandJobOpen(ctx: UnitServices, caller: Caller, job: Job) {
   if ((await stored.executeTakeFirst())?.sealedKey !== job.sealedKey) throw new PlatformError('resultsGone');
 }
 
-function unitOf({ access, config }: UnitServices, { accountId }: Job, result: Result, broker: string, claim: string): Unit {
+function unitOf(
+  { access, config }: UnitServices,
+  { accountId }: Job,
+  result: Result,
+  broker: string,
+  claim: string,
+): Unit {
   const { row, deviceId, serialNumber, deviceTemplateId, secret, code } = result;
   const topic = (channel: string) => formatTopic(config.topicRoot, accountId, deviceId, channel);
   const channels = [...access.channelsOf(deviceTemplateId).keys()];

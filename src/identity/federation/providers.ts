@@ -27,7 +27,7 @@ import { etagOf } from '../../entity/routes.ts';
 import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import type { IdentityContext } from '../context.ts';
-import { endFollowed, applyGroupRoles, followFew, markStale } from '../scim/following.ts';
+import { applyGroupRoles, endFollowed, followFew, noteRolesPending } from '../scim/following.ts';
 import { forgetPeople } from './forgetting.ts';
 import { issuerProblem } from './issuer-problem.ts';
 import { demandMappings } from './mappings.ts';
@@ -157,7 +157,7 @@ async function updateProvider(
     await recordChange(ctx, tx, caller, changed, 'updated');
     const hasMoved = before?.issuer !== changed.issuer;
     if (before?.mappings === changed.mappings) return { row: changed, followed: [], hasMoved };
-    await markStale(tx, changed);
+    await noteRolesPending(tx, changed);
     return { row: changed, followed: await followFew(ctx, tx, changed), hasMoved };
   });
   await endFollowed(ctx, caller, followed);

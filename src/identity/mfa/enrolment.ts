@@ -185,7 +185,12 @@ async function demandUnconfirmed(_tx: Tx, { confirmed }: Row<'mfaMethods'>): Pro
 }
 
 /** Helps somebody who has lost it. @throws PlatformError 404/100 unless an admin asks for an end-user of the account. */
-export async function removeOfEndUser(ctx: EnrolmentServices, caller: Caller, userId: string, method: MfaMethod): Promise<void> {
+export async function removeOfEndUser(
+  ctx: EnrolmentServices,
+  caller: Caller,
+  userId: string,
+  method: MfaMethod,
+): Promise<void> {
   const target = ctx.access.callerOf(userId);
   const isHelped = target && target.accountId === caller.accountId && target.kind !== 'admin';
   if (caller.kind !== 'admin' || !isHelped) throw new PlatformError('notFound');

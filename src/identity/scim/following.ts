@@ -24,7 +24,7 @@ export interface Followed extends Mapped {
 }
 
 /** Marks the members of a group, or all people of a provider: their roles have to follow. */
-export async function markStale(tx: Tx, provider: Pick<Provider, 'id'>, groupId?: string): Promise<void> {
+export async function noteRolesPending(tx: Tx, provider: Pick<Provider, 'id'>, groupId?: string): Promise<void> {
   const people = tx.updateTable('scimUsers').set({ stale: 1 }).where('identityProviderId', '=', provider.id);
   const members = (id: string) => tx.selectFrom('scimMembers').select('memberId').where('groupId', '=', id);
   await (groupId === undefined ? people : people.where('id', 'in', members(groupId))).execute();
@@ -47,7 +47,7 @@ export function isMapped(provider: Provider, group: Pick<Row<'scimGroups'>, 'dis
  * @throws PlatformError 400/104 when the last admin would go; nothing of the transaction stays.
  */
 export async function followFew(ctx: IdentityContext, tx: Tx, provider: Provider): Promise<Followed[]> {
-  const stale = await staleOf(tx, provider)
+  const stale = await rolesPendingOf(tx, provider)
     .limit(stepSize + 1)
     .execute();
   if (stale.length > stepSize) return [];
@@ -69,7 +69,7 @@ export async function applyGroupRoles(ctx: IdentityContext, providerId: string, 
 }
 
 /** In no order: one by id would read everybody of the provider. */
-function staleOf(tx: Tx, { id }: Pick<Provider, 'id'>) {
+function rolesPendingOf(tx: Tx, { id }: Pick<Provider, 'id'>) {
   return tx.selectFrom('scimUsers').selectAll().where('identityProviderId', '=', id).where('stale', '=', 1);
 }
 
@@ -85,7 +85,7 @@ async function step(
       const provider = await findEntity(tx, 'identityProviders', providerId);
       if (!provider || provider.deleted !== null) return [];
       const done: Followed[] = [];
-      for (const row of await staleOf(tx, provider).limit(most).execute()) {
+      for (const row of await rolesPendingOf(tx, provider).limit(most).execute()) {
         current = row.id;
         done.push(await follow(ctx, tx, provider, row));
       }

@@ -6,7 +6,14 @@ import { PlatformError } from '../../core/errors.ts';
 import { canonicalId, newId } from '../../core/ids.ts';
 import type { IdentityContext } from '../context.ts';
 import { type AttributePath, propertyOf, type ScimFilter } from './filters.ts';
-import { demandLiveProvider, endFollowed, applyGroupRoles, followFew, isMapped, markStale } from './following.ts';
+import {
+  applyGroupRoles,
+  demandLiveProvider,
+  endFollowed,
+  followFew,
+  isMapped,
+  noteRolesPending,
+} from './following.ts';
 import { type Operation, readKey, readPath } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, refused, taken } from './protocol.ts';
 import { demandSchema, groupSchema, readOnly } from './schemas.ts';
@@ -156,7 +163,7 @@ export function changeGroup(ctx: IdentityContext, asked: Provisioner, id: string
     await demandFreeName(tx, row);
     await tx.updateTable('scimGroups').set(row).where('id', '=', id).execute();
     const isRenamed = displayName !== before.displayName || externalId !== before.externalId;
-    if (isRenamed && (isMapped(provider, before) || isMapped(provider, row))) await markStale(tx, provider, id);
+    if (isRenamed && (isMapped(provider, before) || isMapped(provider, row))) await noteRolesPending(tx, provider, id);
     await changeMembers(tx, row, change, isMapped(provider, row));
     return row;
   });
@@ -166,7 +173,7 @@ export function changeGroup(ctx: IdentityContext, asked: Provisioner, id: string
 export async function deleteGroup(ctx: IdentityContext, asked: Provisioner, id: string): Promise<void> {
   await write(ctx, asked, 'deleted', async (tx, provider) => {
     const row = await findGroup(tx, provider.id, id);
-    if (isMapped(provider, row)) await markStale(tx, provider, id);
+    if (isMapped(provider, row)) await noteRolesPending(tx, provider, id);
     await tx.deleteFrom('scimGroups').where('id', '=', id).execute();
     return row;
   });

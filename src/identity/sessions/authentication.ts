@@ -220,7 +220,11 @@ export const sessionShape = Type.Object(
 );
 
 /** How a session that has begun reaches its owner: the answer's body; headers are set on the reply. */
-export type SendSession = (reply: FastifyReply, ctx: IdentityContext, opened: OpenedSession) => Static<typeof sessionShape>;
+export type SendSession = (
+  reply: FastifyReply,
+  ctx: IdentityContext,
+  opened: OpenedSession,
+) => Static<typeof sessionShape>;
 
 /** The token in the header, both tokens in the body. */
 export const sendTokens: SendSession = (reply, ctx, { jwt, csrfToken }) => {

@@ -12,10 +12,10 @@ import type { Clock } from '../../core/clock.ts';
 import type { Config } from '../../core/config.ts';
 import { invalid, PlatformError } from '../../core/errors.ts';
 import type { HiddenNumbers } from '../../core/formats/hidden-numbers.ts';
+import type { HistoryWindow } from '../../core/history-window.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { Scheduler } from '../../core/scheduler/scheduler.ts';
-import type { HistoryWindow } from '../../core/sight.ts';
 import { parseTopic } from '../../core/topics.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { metaShape, readDate } from '../../entity/routes.ts';
@@ -157,7 +157,10 @@ export const seriesAnswer = Type.Object({
 });
 
 /** A value as it is shown: a point, or an aggregate. */
-export type ShownValue = { time?: string; category?: string } & Record<string, string | number | boolean | null | undefined>;
+export type ShownValue = { time?: string; category?: string } & Record<
+  string,
+  string | number | boolean | null | undefined
+>;
 export interface SeriesAnswer {
   meta: Static<typeof seriesAnswer>['meta'];
   /** The JSON of what is in `result`, made as it is taken. */

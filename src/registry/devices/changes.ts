@@ -8,7 +8,7 @@ import type { Access } from '../../core/access.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Clock } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
-import { wholeSight } from '../../core/sight.ts';
+import { wholeSight } from '../../core/history-window.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { mergeFields, readFields, readNewFields } from '../../entity/values.ts';

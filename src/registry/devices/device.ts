@@ -5,7 +5,7 @@ import { Id, type Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../core/access.ts';
 import type { Caller } from '../../core/caller.ts';
 import type { Config } from '../../core/config.ts';
-import type { HistoryWindow } from '../../core/sight.ts';
+import type { HistoryWindow } from '../../core/history-window.ts';
 import { formatTopic } from '../../core/topics.ts';
 import {
   changeProperties,

@@ -137,7 +137,11 @@ async function countOf(search: Search, ways: Ways): Promise<number> {
   return found?.count ?? 0;
 }
 
-function searchOf({ registry, readers }: SearchServices, asked: Search['asked'], filters: readonly ListFilter[]): Search {
+function searchOf(
+  { registry, readers }: SearchServices,
+  asked: Search['asked'],
+  filters: readonly ListFilter[],
+): Search {
   const { caller } = asked;
   const [db, lane] = [registry.query, laneOf(caller)];
   const search: Search = {

@@ -1,4 +1,4 @@
-import type { LiveClient } from '../aedes-types.ts';
+import type { LiveClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import type { Counters } from '../connections/counters.ts';
 import { type Outgoing, sizeOf } from '../message-types.ts';

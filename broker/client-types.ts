@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import type { Caller } from '../src/core/caller.ts';
 import type { TrustPath } from '../src/ports/broker-ports.ts';
 import type { Match } from './connections/filters.ts';
-import type { Subscription, Outgoing, Will } from './message-types.ts';
+import type { Outgoing, Subscription, Will } from './message-types.ts';
 import type { Codec } from './packets/codec.ts';
 import type { NewFilters } from './packets/new-filters.ts';
 import type { Turns } from './packets/turns.ts';

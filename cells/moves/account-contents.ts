@@ -9,7 +9,7 @@ export function fillTable(file: Sqlite.Database, name: string, ids: readonly str
 }
 
 /** Bridges, and the firmware on the disk: contents by SHA-256, uploads under way by name. The table "moving" has the accounts. */
-export function ownOf(file: Sqlite.Database): { bridges: string[]; contents: string[]; uploads: string[] } {
+export function accountContents(file: Sqlite.Database): { bridges: string[]; contents: string[]; uploads: string[] } {
   const list = (columns: string) =>
     file.prepare<[], string>(`SELECT DISTINCT ${columns} WHERE "accountId" IN "moving"`).pluck().all();
   return {

@@ -7,7 +7,6 @@ import type { TouchedSeries } from '../../../db/messages/series/touched.ts';
 import { invalid, PlatformError } from '../../../src/core/errors.ts';
 import { slotOf } from '../../../src/core/ids.ts';
 import type { CellsContext } from '../../context.ts';
-import { actFor } from './acting.ts';
 import { MessagesOut, type PointRow, type SeriesRow, type StoredLog } from './messages-out.ts';
 import {
   firstPage,
@@ -20,6 +19,7 @@ import {
 } from './pages.ts';
 import { accountsOfSlot, removeAccounts } from './removal.ts';
 import { TouchedRows } from './touched.ts';
+import { runTriggers } from './triggers.ts';
 
 /** Rows of one answer, about; reading them takes some milliseconds. */
 const rowsAtOnce = 250;
@@ -66,7 +66,7 @@ interface Copy {
 }
 
 /** At most one slot leaves at a time. */
-export class Leaving {
+export class MoveSource {
   readonly #ctx: CellsContext;
   #copy: Copy | undefined;
 
@@ -259,7 +259,7 @@ export class Leaving {
 
   async #actAgain(accounts: readonly string[]): Promise<void> {
     const { audit, broker, gate } = this.#ctx;
-    await actFor(this.#ctx, accounts);
+    await runTriggers(this.#ctx, accounts);
     await audit.flush();
     await broker.handover.closeConnections(new Set(accounts));
     gate.dismissWaiting(accounts);

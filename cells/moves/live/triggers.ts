@@ -4,7 +4,7 @@ import type { CellsContext } from '../../context.ts';
 type TriggerServices = Pick<CellsContext, 'bridges' | 'broker' | 'commands' | 'firmwareEngine' | 'jobs' | 'gate'>;
 
 /** Goes on with all that accounts have begun, and releases them: they must be held. */
-export async function actFor(ctx: TriggerServices, accounts: readonly string[]): Promise<void> {
+export async function runTriggers(ctx: TriggerServices, accounts: readonly string[]): Promise<void> {
   const { bridges, broker, commands, firmwareEngine, jobs, gate } = ctx;
   try {
     for (const accountId of accounts) await bridges.beginOf(accountId);

@@ -11,11 +11,11 @@ import type { MqttState } from '../../../db/messages/sessions/changes.ts';
 import { invalid, PlatformError } from '../../../src/core/errors.ts';
 import { slotOf } from '../../../src/core/ids.ts';
 import type { CellsContext } from '../../context.ts';
-import { partialOf } from '../own.ts';
-import { actFor } from './acting.ts';
-import { type Amounts, type Bytes, type Leaving, lapsesAfter, type MessagesChunk, proofOf } from './leaving.ts';
+import { partialOf } from '../account-contents.ts';
 import { type HashedRange, type Page, type PageRange, RegistryPages } from './pages.ts';
 import { accountsOfSlot, forgetCaches, removeAccounts } from './removal.ts';
+import { type Amounts, type Bytes, lapsesAfter, type MessagesChunk, type MoveSource, proofOf } from './source.ts';
+import { runTriggers } from './triggers.ts';
 
 interface Arrival {
   move: string;
@@ -25,7 +25,7 @@ interface Arrival {
   stored: Amounts;
 }
 
-export class Coming {
+export class MoveTarget {
   readonly #ctx: CellsContext;
   #arrival: Arrival | undefined;
 
@@ -183,7 +183,7 @@ export class Coming {
   }
 
   /** Begins to act for the accounts. The other cell must have stopped, and all that it has must be here. */
-  async activate(move: string, { connected, ...sent }: Amounts & ReturnType<Leaving['counts']>): Promise<void> {
+  async activate(move: string, { connected, ...sent }: Amounts & ReturnType<MoveSource['counts']>): Promise<void> {
     const { accounts, pages, stored } = this.#demand(move);
     const { access, broker, clock, gate, overlaps, registry, retention, secretAnswers } = this.#ctx;
     const here = { points: stored.points, logs: stored.logs, rows: pages.counts() };
@@ -209,7 +209,7 @@ export class Coming {
     gate.holdAccounts(accounts);
     gate.recordMove(accounts, { ...record, state: 'here', since: clock.now() });
     this.#endArrival();
-    await actFor(this.#ctx, accounts);
+    await runTriggers(this.#ctx, accounts);
     gate.dismissWaiting(accounts);
   }
 
