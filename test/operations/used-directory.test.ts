@@ -1,4 +1,5 @@
 /** A directory that was in use and has lost a part: no start makes it anew by itself, and no backup is made without it. */
+import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,6 +8,7 @@ import { openSqlite } from '../../db/sqlite/open.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
+import { cliFile, inherited, plainNode, runToEnd } from '../support/process.ts';
 import { refusedStart } from '../support/refused-start.ts';
 
 const t = await part(import.meta);
@@ -14,6 +16,7 @@ const t = await part(import.meta);
 const directory = temporaryDirectory(t);
 const slipway = (...args: string[]) => runCommand([...args, '--data-dir', directory]);
 const start = () => refusedStart(directory, {});
+t.before(start);
 
 t.test('a directory that has lost a part is refused, and the file and the ways out are named', async (t) => {
   t.equal(await start(), 'it has started');
@@ -97,6 +100,49 @@ t.test('a damaged database is a finding of the doctor, with and without a look a
   t.equal(code, 2);
   t.equal(stderr, '');
   t.match(found, /file is not a database/);
+});
+
+/** Runs a program with a read-only directory, in a mount namespace that ends with it. */
+const readOnly = [
+  '--mount',
+  'sh',
+  '-c',
+  'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && exec "$@"',
+  directory,
+];
+const mayMount = spawnSync('unshare', [...readOnly, 'true']).status === 0;
+
+t.test(
+  'a disk that cannot be written is no end of the doctor',
+  mayMount ? {} : { skip: 'who runs the tests may mount nothing' },
+  async (t) => {
+    const written = spawnSync('unshare', [...readOnly, 'touch', join(directory, 'new')], { encoding: 'utf8' });
+    t.match(written.stderr, /Read-only file system/);
+    const args = ['env', ...plainNode, cliFile, 'doctor', '--skip-integrity', '--data-dir', directory];
+    const { stdout, stderr } = spawnSync('unshare', [...readOnly, ...args], { env: inherited, encoding: 'utf8' });
+    t.equal(stderr, '');
+    for (const check of ['files', 'schema', 'disk', 'clock']) t.match(stdout, new RegExp(`^\\w+ +${check} `, 'm'));
+  },
+);
+
+t.test('a directory that is a file is a finding of the doctor', async (t) => {
+  const file = join(temporaryDirectory(t), 'data');
+  writeFileSync(file, 'x');
+  const { code, found, stderr } = await doctor(file);
+  t.equal(stderr, '');
+  t.equal(code, 2);
+  t.match(found, /^error /m);
+});
+
+t.test('a backup that may not lower its priority goes on with the usual one', async (t) => {
+  const zip = join(temporaryDirectory(t), 'usual.zip');
+  const forbidden = `import os from 'node:os'; import { syncBuiltinESMExports } from 'node:module';
+    os.setPriority = () => { throw new Error('EPERM'); }; syncBuiltinESMExports();`;
+  const loaded = `--import=data:text/javascript,${encodeURIComponent(forbidden)}`;
+  const { code, stderr } = await runToEnd(loaded, [cliFile, 'backup', zip, '--data-dir', directory], {});
+  t.equal(code, 0, stderr);
+  t.match(stderr, /^The backup runs with the usual priority: EPERM\.\n/);
+  t.ok(existsSync(zip));
 });
 
 async function doctor(dataDir = directory): Promise<{ code: number | null; found: string; stderr: string }> {
