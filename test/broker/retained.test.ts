@@ -4,7 +4,7 @@ import type { Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { generate, type Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
-import { interceptSearches } from '../support/faults.ts';
+import { interceptPoints, interceptSearches } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
@@ -143,6 +143,28 @@ t.test(
     t.ok(former > 0, 'some have come before their connection was taken over');
   },
 );
+
+t.test('what a client says comes after what it said on the connection before, and after its will', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const listener = await connected(t, f.service.server, f, { clientId: 'listener' });
+  await subscribed(listener, [f.topic('temperature'), 1], [f.topic('chat'), 1]);
+  const will = { topic: f.topic('temperature'), payload: Buffer.from('2'), qos: 1 as const, retain: false };
+  const login = { username: f.device.id, password: Buffer.from(f.secret), clientId: 'again' };
+  const before = await connected(t, f.service.server, f, { ...login, will });
+  const next = await rawClient(t, f.service.server.mqttPort);
+  const stores: Array<() => void> = [];
+  const restore = interceptPoints(t, f.service, (store) => stores.push(store));
+  before.send(publishPacket(f.topic('temperature'), '1', { qos: 1, messageId: 1 }));
+  await until(() => stores.length === 1);
+  const birth = publishPacket(f.topic('chat'), 'Online', { qos: 0 });
+  inOneWrite(next, connectPacket(login), birth, publishPacket(f.topic('temperature'), '3', { qos: 1, messageId: 1 }));
+  t.match(await next.next(), { cmd: 'connack', returnCode: 0 });
+  // The birth has come: what was sent after it is there.
+  await until(() => stores.length === 3);
+  restore();
+  for (const store of stores) store();
+  t.same(texts(await taken(listener, (messages) => messages.length >= 4)), ['1', '2', 'Online', '3']);
+});
 
 t.test('a retained message of QoS 0 comes after one that is being stored, also that of another client', async (t) => {
   const f = await fixtureIn(await sharedService(t));
