@@ -3,11 +3,11 @@ import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { setTimeout as delay } from 'node:timers/promises';
 import { connect as connectTls, TLSSocket } from 'node:tls';
 import type { Test } from 'tap';
 import { createWebSocketStream, WebSocket } from 'ws';
 import { Backlog } from '../../broker/connections/backlog.ts';
+import { countSlowLooks } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { soon, until } from '../support/until.ts';
 import { certificate, certificateFiles } from './certificate.ts';
@@ -120,9 +120,13 @@ t.test(
     });
     t.same(wills.sort(), ways.map(({ name }) => name).sort(), 'one will of each that has read nothing');
 
+    const looks = countSlowLooks(t);
     const clients = await standing();
-    await delay(othersWait);
+    clock.ahead += othersWait;
+    await until(() => looks().length === ways.length);
     clock.ahead += mayStandStill;
+    const before = looks();
+    await until(() => looks().every((count, n) => count > Number(before[n])));
     await Promise.all(
       clients.map(async (client, at) => {
         client.socket.resume();

@@ -4,6 +4,7 @@ import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
 import type { Test } from 'tap';
+import { Backlog } from '../../broker/connections/backlog.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import type { OutboxChange, OutboxMessage } from '../../db/messages/outbox/rows.ts';
 import type { MqttRows } from '../../db/messages/sessions/rows.ts';
@@ -737,4 +738,19 @@ export function countLooks(t: Test): () => number {
     looks = 0;
     return seen;
   };
+}
+
+/** How often each connection that others wait for no longer has been looked at since. */
+export function countSlowLooks(t: Test): () => number[] {
+  const looks = new Map<Backlog, number>();
+  const { wait } = Backlog.prototype;
+  Backlog.prototype.wait = function counted(this: Backlog, done) {
+    // What went on after a look waits for the next one.
+    if (this.isSlow) looks.set(this, (looks.get(this) ?? 0) + 1);
+    wait.call(this, done);
+  };
+  t.teardown(() => {
+    Backlog.prototype.wait = wait;
+  });
+  return () => [...looks.values()];
 }
