@@ -11,7 +11,7 @@ import { type Service, startService } from '../support/service.ts';
 /** Rows of one statement: at most half of what is behind a write. */
 const mostRows = many / 2;
 /** Milliseconds of the processor, of one statement and of a turn of the event loop; the harness follows each promise. */
-const longest = { statement: 30, turn: 110 };
+const longest = { statement: 20, turn: 110 };
 
 /** A request, made when those before it are answered. `of` is what its path names, and whose version it sends. */
 interface Write {
