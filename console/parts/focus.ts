@@ -6,6 +6,8 @@ interface Focused {
   around: readonly Element[];
 }
 let last: Focused | undefined;
+/** What had the focus when somebody left a place; a redirect is no step of theirs. */
+let leftWith: Element | null = null;
 
 const nameOf = (element: Element) =>
   element.getAttribute('aria-label') ?? element.getAttribute('name') ?? element.textContent ?? '';
@@ -17,9 +19,19 @@ function around(element: Element): Element[] {
 
 const isNowhere = () => document.activeElement === null || document.activeElement === document.body;
 
+/** Whether somebody has gone on since they left a place: the next one, coming late, leaves them where they are. */
+export const hasGoneOn = () => !isNowhere() && document.activeElement !== leftWith;
+
 /** Starts to keep it. */
 export function keepFocus(): void {
-  document.addEventListener('focusin', ({ target }) => {
+  for (const change of ['pushState', 'popstate'])
+    addEventListener(change, () => {
+      leftWith = document.activeElement;
+    });
+  document.addEventListener('focusin', ({ target, relatedTarget }) => {
+    // A dialog that closes gives the focus back: nobody has moved it.
+    if (target instanceof Element && relatedTarget instanceof Element && relatedTarget.closest('dialog'))
+      leftWith = target;
     last = target instanceof Element ? { element: target, name: nameOf(target), around: around(target) } : undefined;
   });
   // Who presses where nothing is wants the focus nowhere. What is gone has not been left.

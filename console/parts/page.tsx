@@ -9,6 +9,7 @@ import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
 import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
+import { hasGoneOn } from './focus.ts';
 import { ErrorNote } from './form.tsx';
 import { Stale } from './stale.tsx';
 import { useTitle } from './title.ts';
@@ -60,7 +61,7 @@ function Heading({ title }: { title: string }) {
   useLayoutEffect(() => {
     if (headed === undefined || headed === path) return;
     scrollTo(0, 0);
-    ref.current?.focus({ preventScroll: true });
+    if (!hasGoneOn()) ref.current?.focus({ preventScroll: true });
   }, []);
   useLayoutEffect(() => {
     headed = path;

@@ -1,7 +1,7 @@
 /** Pages as browsers take them: accessible, by keyboard alone, /docs, and files that are sent compressed. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser, Page, Route } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { go, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
@@ -85,7 +85,7 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.keyboard.press('Tab');
   await page.keyboard.type('correct horse battery');
   await page.keyboard.press('Enter');
-  await page.locator('h1:focus').getByText('Devices').waitFor();
+  await headingHasFocus(page, 'Devices');
   await page.getByRole('link', { name: 'SN-0001' }).waitFor();
   await page.keyboard.press('?');
   await page.getByRole('dialog', { name: 'Keys' }).waitFor();
@@ -123,16 +123,17 @@ t.test('keys of one character are switched off for a browser, and on again', asy
   await page.getByRole('dialog', { name: 'Find anything' }).waitFor();
 });
 
+const inMenu = (page: Page, place: string) =>
+  page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: place });
+const heading = (page: Page, name: string) => page.getByRole('heading', { level: 1, name, exact: true });
+/** Waits for a place. A link to it has the same name, and has had the focus before. */
+const headingHasFocus = (page: Page, name: string) => heading(page, name).and(page.locator(':focus')).waitFor();
+
 /** What has the focus, by its name. */
 const focused = (page: Page) =>
   page.evaluate(
     "(document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent ?? '').trim()",
   );
-const focusedOn = (page: Page, name: string) =>
-  page.waitForFunction(
-    `(document.activeElement?.getAttribute('aria-label') ?? document.activeElement?.textContent ?? '').trim() === ${JSON.stringify(name)}`,
-  );
-
 t.test('the focus stays on a button that works, that is refused, and that has done it', async (t) => {
   const { device } = await service.device({ serialNumber: 'SN-FOCUS' });
   const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/fields`);
@@ -153,7 +154,7 @@ t.test('the focus stays on a button that works, that is refused, and that has do
   await save.focus();
   await page.keyboard.press('Enter');
   await asked;
-  await focusedOn(page, 'Working …');
+  await page.locator('button:focus').getByText('Working …').waitFor();
   t.equal(await page.locator(':focus').getAttribute('aria-disabled'), 'true');
   await page.keyboard.press('Enter');
   answer();
@@ -162,7 +163,7 @@ t.test('the focus stays on a button that works, that is refused, and that has do
   t.equal(tries, 1, 'a press meanwhile is no second try');
   await page.keyboard.press('Enter');
   await page.getByText('Saved.').waitFor();
-  await focusedOn(page, 'Save');
+  await save.and(page.locator(':focus')).waitFor();
 
   // At the last page "Next" has nothing more to do.
   await makeDevices(service, 60, 'FOCUS-');
@@ -180,18 +181,16 @@ t.test(
     const { device } = await service.device({ serialNumber: 'SN-PLACES' });
     const { page, errors } = await openAs(t, browser, service, 'products');
     t.equal(await page.evaluate('document.activeElement === document.body'), true, 'not when the page is loaded');
-    const menu = page.getByRole('navigation', { name: 'Menu' });
     for (const place of ['Factory', 'Devices']) {
-      await menu.getByRole('link', { name: place }).press('Enter');
-      await focusedOn(page, place);
+      await inMenu(page, place).press('Enter');
+      await headingHasFocus(page, place);
     }
     await page.getByLabel('Search').fill('SN-PLACES');
     await page.waitForURL(/q=SN-PLACES/);
     await page.getByRole('row', { name: /SN-PLACES/ }).waitFor();
     t.equal(await page.getByLabel('Search').and(page.locator(':focus')).count(), 1);
     await page.getByRole('link', { name: 'SN-PLACES' }).press('Enter');
-    await focusedOn(page, 'SN-PLACES');
-    t.equal(await page.locator('h1:focus').count(), 1);
+    await headingHasFocus(page, 'SN-PLACES');
     await page.getByRole('link', { name: 'Log', exact: true }).press('Enter');
     await page.waitForURL(new RegExp(`${device.id}/log`));
     await settled(page);
@@ -200,10 +199,58 @@ t.test(
     await page.keyboard.type('Organizations');
     await page.keyboard.press('Enter');
     await page.waitForURL(/organizations/);
-    await focusedOn(page, 'Organizations');
+    await headingHasFocus(page, 'Organizations');
     t.strictSame(errors, []);
   },
 );
+
+t.test('a place that comes late takes the focus, but not from who has gone on meanwhile', async (t) => {
+  await service.device({ serialNumber: 'SN-LATE' });
+  const { page, errors } = await openAs(t, browser, service, 'products');
+  /** Goes to a place, and does something before its file is there. */
+  const meanwhile = async (file: string, goThere: () => Promise<void>, act: () => Promise<unknown>) => {
+    let hold = (_: Route) => {};
+    const asked = new Promise<Route>((resolve) => {
+      hold = resolve;
+    });
+    await page.route(`**/console/files/${file}-*.js`, (route) => hold(route), { times: 1 });
+    await goThere();
+    const route = await asked;
+    await act();
+    await route.continue();
+  };
+  const enter = (place: string) => () => inMenu(page, place).press('Enter');
+
+  await meanwhile('factory', enter('Factory'), () => inMenu(page, 'Devices').focus());
+  await heading(page, 'Factory').waitFor();
+  await page.keyboard.press('Enter');
+  await headingHasFocus(page, 'Devices');
+
+  // Also when what had the focus has gone with the place before.
+  await go(page, 'devices?q=SN-LATE');
+  const row = () => page.getByRole('link', { name: 'SN-LATE', exact: true }).press('Enter');
+  await meanwhile('device', row, () => inMenu(page, 'Programs').focus());
+  await heading(page, 'SN-LATE').waitFor();
+  t.equal(await inMenu(page, 'Programs').and(page.locator(':focus')).count(), 1);
+
+  // A dialog that was opened meanwhile gives the focus back, and one that leads to a place, too.
+  const lookFor = async (text: string, end: string) => {
+    await page.keyboard.press('/');
+    await page.keyboard.type(text);
+    await page.keyboard.press(end);
+    await page.getByRole('dialog').waitFor({ state: 'detached' });
+  };
+  await meanwhile('programs', enter('Programs'), () => lookFor('', 'Escape'));
+  await headingHasFocus(page, 'Programs');
+  await inMenu(page, 'Programs').focus();
+  await meanwhile(
+    'organizations',
+    () => lookFor('Organizations', 'Enter'),
+    async () => t.equal(await inMenu(page, 'Programs').and(page.locator(':focus')).count(), 1),
+  );
+  await headingHasFocus(page, 'Organizations');
+  t.strictSame(errors, []);
+});
 
 t.test('a dialog gives the focus back, and when what had it is gone it goes to what was around it', async (t) => {
   await makeDevices(service, 2, 'GIVE-');
@@ -224,8 +271,7 @@ t.test('a dialog gives the focus back, and when what had it is gone it goes to w
     .getByRole('button', { name: /^Delete/ })
     .press('Enter');
   await page.getByRole('row', { name: /GIVE-0/ }).waitFor({ state: 'detached' });
-  await focusedOn(page, 'Devices');
-  t.equal(await page.locator('section:focus').count(), 1, 'the list');
+  await page.getByRole('region', { name: 'Devices' }).and(page.locator(':focus')).waitFor();
   t.strictSame(errors, []);
 });
 
