@@ -1,6 +1,6 @@
 /** Actions that begin on another page. The page that does the action is told at once, or when it opens. */
 import { signal } from '@preact/signals';
-import { useEffect } from 'preact/hooks';
+import { useLayoutEffect } from 'preact/hooks';
 
 export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | 'newProduct' | 'newEnrollmentGroup';
 
@@ -13,7 +13,8 @@ export function begin(action: Action): void {
 /** Does it when somebody has begun it. */
 export function useAction(action: Action | undefined, run: () => void): void {
   const isBegun = action !== undefined && begun.value === action;
-  useEffect(() => {
+  // Before the next key: what it opens takes it.
+  useLayoutEffect(() => {
     if (!isBegun) return;
     begun.value = undefined;
     run();

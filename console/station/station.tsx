@@ -1,5 +1,5 @@
 /** A station in the browser: one unit after another, from its serial number to its label, its flash file and its verdict. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { me, resume, signOut } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -87,7 +87,8 @@ function NextUnit({ onMade }: { onMade: (unit: Awaited<ReturnType<typeof makeUni
   const form = useRef<HTMLDivElement>(null);
   const [scanning, setScanning] = useState(false);
   const [scanned, setScanned] = useState('');
-  useEffect(() => form.current?.querySelector('input')?.focus(), [scanning]);
+  // Before the next key: a frame later it would be lost.
+  useLayoutEffect(() => form.current?.querySelector('input')?.focus(), [scanning]);
   const { madeDevices = 0, maxDevices = 0 } = me.value?.station ?? {};
   const make = async ({ serialNumber = '' }: Values) => {
     const unit = await makeUnit(serialNumber.trim());

@@ -320,11 +320,15 @@ t.test('a station in the browser: make, print, flash, verify, and go on after a 
   await page.setViewportSize(phone.viewport);
   await looksRight(t, page, 'station-pass-phone');
   await page.setViewportSize({ width: 1280, height: 860 });
-  await page.getByRole('button', { name: 'Next unit' }).click();
+  const field = page.getByLabel('Serial number');
+  await page.getByRole('button', { name: 'Next unit' }).waitFor();
+  const focused = await page.evaluate(`
+    [...document.querySelectorAll('button')].find(({ textContent }) => textContent === 'Next unit').click();
+    Promise.resolve().then(() => document.activeElement.name)`);
+  t.equal(focused, 'serialNumber', 'the next key goes there, before a frame is drawn');
   await page.getByRole('listitem').filter({ hasText: 'TH-0001' }).getByText('PASS').waitFor();
 
   // The same serial number comes up again, one of somebody else is refused, and the count has an end.
-  const field = page.getByLabel('Serial number');
   await field.fill('TH-0001');
   await field.press('Enter');
   await page.getByRole('heading', { name: 'TH-0001' }).waitFor();

@@ -113,6 +113,21 @@ t.test('the focus stays in the palette, and returns to where it was', async (t) 
   await page.getByRole('status').getByText('Nothing is found.').waitFor();
 });
 
+t.test('what an action opens has the focus before a frame is drawn, so that the next key is in it', async (t) => {
+  const { page } = await openAs(t, browser, service, 'products');
+  await page.keyboard.press('/');
+  await page.keyboard.type('new prod');
+  await option(page, /New product/).waitFor();
+  const isIn = await page.evaluate(`(async () => {
+    document.querySelector('[role=option]').click();
+    for (let turn = 0; turn < 20; turn += 1) await null;
+    return document.activeElement.closest('dialog:not(.palette)') !== null;
+  })()`);
+  t.ok(isIn);
+  await page.keyboard.type('Lamp');
+  t.equal(await page.getByRole('dialog', { name: 'New product' }).getByLabel('Name').inputValue(), 'Lamp');
+});
+
 t.test('an end-user on a phone finds its own only', async (t) => {
   const organization = await service.organization({ name: 'Phone home' });
   const person = await service.endUser(organization.id);

@@ -5,6 +5,7 @@ import { startReceiver } from '../bridges/receiver.ts';
 import { publish, rollout } from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { openAs, openPage, settled, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -321,7 +322,10 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   const field = page.getByRole('combobox', { name: 'Organization' });
   const named = page.locator('[role=combobox]');
   await named.waitFor();
-  await page.waitForFunction(`document.querySelector('[role=combobox]')?.value === 'Site 59'`);
+  await until(
+    () => named.inputValue(),
+    (shown) => shown === 'Site 59',
+  );
   await field.fill('te 57');
   await page.getByRole('option', { name: 'Site 57' }).waitFor();
   await page.keyboard.press('Enter');
