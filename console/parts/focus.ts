@@ -34,15 +34,23 @@ export function keepFocus(): void {
       leftWith = target;
     last = target instanceof Element ? { element: target, name: nameOf(target), around: around(target) } : undefined;
   });
-  // Who presses where nothing is wants the focus nowhere. What is gone has not been left.
+  const observer = new MutationObserver((records) => look(records));
+  const look = (records: readonly MutationRecord[]) => {
+    if (!last || !isNowhere()) return;
+    const { element } = last;
+    if (!element.isConnected) regain(last);
+    // A row that has found another place in its list.
+    else if (records.some(({ removedNodes }) => [...removedNodes].some((node) => node.contains(element))))
+      (element as HTMLElement).focus({ preventScroll: true });
+  };
+  // Who presses where nothing is wants the focus nowhere. What is gone, or was moved, has not been left.
   document.addEventListener('focusout', ({ target }) =>
     queueMicrotask(() => {
+      look(observer.takeRecords());
       if (isNowhere() && target === last?.element && last?.element.isConnected) last = undefined;
     }),
   );
-  new MutationObserver(() => {
-    if (last && !last.element.isConnected && isNowhere()) regain(last);
-  }).observe(document.body, { childList: true, subtree: true });
+  observer.observe(document.body, { childList: true, subtree: true });
 }
 
 function regain({ element, name, around }: Focused): void {

@@ -275,6 +275,31 @@ t.test('a dialog gives the focus back, and when what had it is gone it goes to w
   t.strictSame(errors, []);
 });
 
+t.test(
+  'a row that finds another place in its list keeps the focus, which nobody keeps who presses beside it',
+  async (t) => {
+    await makeDevices(service, 3, 'PLACED-');
+    const { page, errors } = await openAs(t, browser, service, 'devices?q=PLACED-');
+    const link = (name: string) => page.getByRole('link', { name, exact: true });
+    const sorted = async (order: string, first: string) => {
+      await page.evaluate(`history.replaceState(null, '', '/console/devices?q=PLACED-&order=${order}')`);
+      await page.locator('tbody tr:first-child').getByText(first).waitFor();
+    };
+    // Of the rows some are moved, and the others are where they were.
+    for (const name of ['PLACED-0', 'PLACED-1', 'PLACED-2']) {
+      await link(name).focus();
+      for (const [order, first] of [['desc', 'PLACED-2'] as const, ['asc', 'PLACED-0'] as const]) {
+        await sorted(order, first);
+        t.equal(await link(name).and(page.locator(':focus')).count(), 1, `${name} ${order}`);
+      }
+    }
+    await page.mouse.click(2, 2);
+    await sorted('desc', 'PLACED-2');
+    t.equal(await page.evaluate('document.activeElement === document.body'), true);
+    t.strictSame(errors, []);
+  },
+);
+
 /** Drawing the page takes seconds: the tests share one. */
 let page: Page;
 const failures: string[] = [];
