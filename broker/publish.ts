@@ -1,17 +1,21 @@
-/** The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. */
+/**
+ * The one way of a message: PUBLISH packets, wills, HTTP and posted log entries. It is decided what becomes of it, it is stored, and
+ * in its turn it is acknowledged and handed on.
+ */
 
 import type { ClientProperties } from '../src/core/formats/message-properties.ts';
 import { serviceChannel } from '../src/core/topics.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
-import { type Authority, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
+import { type Authority, type Decision, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './client-types.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { ControlTopics } from './control.ts';
 import type { CredentialChannel } from './credentials.ts';
 import type { Ingest } from './ingest/ingest.ts';
-import { changesRegistry, Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
+import { Message, type Origin, type Sent, type Verdict } from './ingest/message.ts';
+import { type Outcome, outcomeOf, settle } from './ingest/outcomes.ts';
 import type { Rejections } from './ingest/rejections.ts';
 import type { MessageChecks } from './message-checks.ts';
 import { forNow, type Incoming } from './message-types.ts';
@@ -43,7 +47,7 @@ export interface PublishingParts {
   presence: Pick<Presence, 'message'>;
   publications: Publications;
   rejections: Rejections;
-  routing: Pick<Routing, 'publish'>;
+  routing: Pick<Routing, 'isClosed' | 'publish'>;
 }
 
 export class Publishing {
@@ -55,21 +59,24 @@ export class Publishing {
 
   /** Decides by its size, its topic and the rights of its sender what becomes of a message, and tells its origin. */
   publish(sender: Sender, packet: Incoming, origin: Origin): void {
-    const { authority, fanOut, presence } = this.#parts;
+    const { fanOut, presence } = this.#parts;
     const { caller } = sender;
     if (caller.kind === 'device') presence.message(caller.id);
-    const refusal = this.#parts.checks.refusalOf(caller, packet);
-    if (refusal) {
-      this.refuse({ packet, caller, origin }, refusal, deviceItself(caller));
-      return;
-    }
-    if (packet.clientProperties) this.#carry(packet, packet.clientProperties);
-    const decision = authority.decidePublish(sender, packet.topic);
+    const decision = this.#decide(sender, packet);
     if (decision.verdict === 'accepted' && isPrivate(decision.route))
       this.#renew({ packet, caller, origin }, decision.route);
     else if (decision.verdict === 'accepted') this.#accept(new Message(packet, caller, origin, decision.route, fanOut));
     else if (decision.verdict === 'control') this.#takeControl({ packet, caller, origin }, decision.device);
     else this.refuse({ packet, caller, origin }, decision.reason, decision.device);
+  }
+
+  /** By the size of a message, its topic and the rights of its sender. */
+  #decide(sender: Sender, packet: Incoming): Decision {
+    const { authority, checks } = this.#parts;
+    const refusal = checks.refusalOf(sender.caller, packet);
+    if (refusal) return { verdict: 'refused', reason: refusal, device: deviceItself(sender.caller) };
+    if (packet.clientProperties) this.#carry(packet, packet.clientProperties);
+    return authority.decidePublish(sender, packet.topic);
   }
 
   /** A message takes along what an MQTT 5 client says of it. */
@@ -102,11 +109,15 @@ export class Publishing {
       services.log[level](about, 'PUBLISH refused');
     }
     const explanation = device && channels.explanationOf(device, packet, said);
-    this.#inTurn(live, () => {
-      origin.acknowledge(verdict);
-      if (explanation) this.#deliver(explanation, live?.client, (failure) => origin.end(verdict, failure));
-      else origin.end(verdict);
-    });
+    this.#inTurn(live, () =>
+      settle(
+        () => {
+          origin.acknowledge(verdict);
+          return explanation && this.#handOn(explanation, live?.client);
+        },
+        (failure) => void origin.end(verdict, failure),
+      ),
+    );
   }
 
   /** No subscriber ever gets what a device says on its control topic, which belongs to its own connection. */
@@ -149,44 +160,33 @@ export class Publishing {
     });
   }
 
-  /** In the order of its connection, once what PUBACK promises is on disk; QoS 0 waits only for its place before the store. */
+  /** Stores a message; it is acknowledged and handed on in its turn, in the order of its connection. */
   #accept(message: Message): void {
-    const { activity, ingest, persistence, publications } = this.#parts;
+    const { activity, counters, ingest, persistence, publications } = this.#parts;
     const { origin, packet, route } = message;
     const { live, turns = live?.turns ?? new Turns() } = origin;
     activity.message(route.accountId);
     // A will is no message of a device that works.
     if (live && !live.hasPublished && !live.client.closed) publications.first(live);
-    if (live && ingest.passBy(message)) {
-      if (turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) this.#pass(message);
-      else
-        this.#complete(
-          turns,
-          turns.reserve(() => this.#guarded(() => this.#pass(message))),
-          packet,
-        );
+    const isPassedBy = live !== undefined && ingest.passBy(message);
+    if (isPassedBy && turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) {
+      this.#pass(message);
       return;
     }
-    if (live && packet.qos === 0 && !changesRegistry(route)) {
-      const turn = turns.reserve(() => this.#guarded(() => this.#pass(message)));
-      const begin = () => this.#complete(turns, turn, packet);
-      if (ingest.store(message, () => {}, begin)) begin();
-      return;
-    }
-    const from = performance.now();
-    const wasOpen = live && !live.client.closed;
+    const from = packet.qos === 1 && live && !live.client.closed ? performance.now() : undefined;
     const passed = packet.qos > 0 && packet.retain ? persistence.retaining(packet.topic) : undefined;
     let failure: Error | undefined;
     const turn = turns.reserve(() => {
       this.#guarded(() => this.#pass(message, failure));
       passed?.();
-      if (packet.qos === 1 && wasOpen && !failure)
-        this.#parts.counters.acknowledgement.observe(performance.now() - from);
+      if (from !== undefined && !failure) counters.acknowledgement.observe(performance.now() - from);
     });
-    ingest.store(message, (error) => {
+    const stored = (error?: Error) => {
       failure = error;
-      this.#complete(turns, turn, packet);
-    });
+      this.#guarded(() => this.#complete(turns, turn, packet));
+    };
+    if (isPassedBy) stored();
+    else ingest.store(message, stored);
   }
 
   /** A retained message that need not be stored comes after those of its topic that are still being stored. */
@@ -195,26 +195,38 @@ export class Publishing {
     else turns.complete(turn);
   }
 
-  /** It is the turn of a message. */
+  /** It is the turn of a message, which has been stored, or has not. */
   #pass(message: Message, failure?: Error): void {
-    const { origin, packet, explanations } = message;
+    const { origin, packet } = message;
+    settle(
+      () => this.#acknowledge(message, failure) ?? this.#handOn(packet, origin.live?.client),
+      (error) => {
+        const { routing, services } = this.#parts;
+        // While the broker closes there is nobody left to hear it.
+        if (error && !failure && !routing.isClosed)
+          services.log.error({ fault: faultOf(error) }, 'a message could not be handed on');
+        origin.end(message, error);
+      },
+    );
+  }
+
+  /** What PUBACK promises is true. */
+  #acknowledge(message: Message, failure: Error | undefined): Error | undefined {
+    const { explanations, origin, packet, route } = message;
     message.explanations = undefined;
     if (explanations) for (const explain of explanations) explain();
-    if (failure) {
-      origin.end(message, failure);
-      return;
-    }
-    this.#parts.authority.noteIfFormer(message.route, packet.payload);
+    if (failure) return failure;
+    this.#parts.authority.noteIfFormer(route, packet.payload);
     origin.acknowledge(message);
-    this.#deliver(packet, origin.live?.client, (error) => origin.end(message, error));
+    return undefined;
   }
 
   /** To those who have subscribed, and into the queues of stored sessions. */
-  #deliver(packet: Incoming, client: BrokerClient | undefined, done: (failure?: Error) => void): void {
+  #handOn(packet: Incoming, client: BrokerClient | undefined): Outcome {
     // DUP of the publisher does not concern subscribers [MQTT-3.3.1-3].
     packet.dup = false;
     if (client) packet.clientId = client.id;
-    this.#parts.routing.publish(packet, done);
+    return outcomeOf((done) => this.#parts.routing.publish(packet, done));
   }
 
   #inTurn(live: LiveClient | undefined, pass: () => void): void {

@@ -1,18 +1,17 @@
-import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
+import type { Stored, StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerServices, PointsRead } from '../../src/ports/broker-ports.ts';
+import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import type { Route } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
-import { faultOf } from '../connections/safe-error.ts';
 import type { StreamPositions } from '../http/stream-positions.ts';
 import { type Incoming, isForNow, storedProperties } from '../message-types.ts';
-import { Turns } from '../packets/turns.ts';
+import type { Turns } from '../packets/turns.ts';
 import { reason } from '../reasons.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import { Admission } from './admission.ts';
-import { afterBoth, once, type Settled } from './callbacks.ts';
 import { LongMessages } from './long-messages.ts';
 import { changesRegistry, handlerOf, isStoredChannel, kindOf, laneOf, type Message, seriesOf } from './message.ts';
+import { after, type Outcome, settle } from './outcomes.ts';
 import type { Rejections } from './rejections.ts';
 import type { Reports } from './reports.ts';
 import { ServiceHandlers } from './service-handlers.ts';
@@ -55,8 +54,8 @@ export class Ingest {
     // Connections have limits of their own.
     maxWaiting: unbounded,
   });
-  /** By the order that they keep: messages that wait for an earlier one, which a thread is reading. */
-  readonly #reading = new WeakMap<Turns, Turns>();
+  /** By the order that they keep: the last message that is being read by a thread, or waits for one that is. */
+  readonly #reading = new WeakMap<Turns, Promise<unknown>>();
   #pending = 0;
   #whenIdle: (() => void) | undefined;
 
@@ -66,11 +65,11 @@ export class Ingest {
     this.#long = new LongMessages(services);
     this.#rejections = rejections;
     this.#handlers = new ServiceHandlers({
-      ...{ services, marks, reports, rejections },
+      ...{ services, reports, rejections },
       keeping: {
-        keep: (message, done) => this.#keep(message, done),
-        keepForSessions: (message, done) => this.#keepForSessions(message, done),
-        storeAndKeep: (message, done, store) => this.#storeAndKeep(message, done, store),
+        keep: (message) => this.#keep(message),
+        keepForSessions: (message) => this.#keepForSessions(message),
+        keepWith: (message, added, append) => this.#keepWith(message, added, append),
       },
     });
     this.#marks = marks;
@@ -104,119 +103,117 @@ export class Ingest {
   }
 
   /**
-   * Reads a message and stores it when it is its turn. `settled` is called once, whatever throws: an acknowledgement and the
-   * end of the process wait for it. False when it has to wait; `begun` is called then when it does no longer.
+   * Reads a message and stores it when it is its turn. Never throws. `next` is called once: when the message is on disk, or with
+   * the error for which it is not. A message which promises nothing waits only for its place before the store.
    */
-  store(message: Message, settled: Settled, begun = () => {}): boolean {
+  store(message: Message, next: (failure?: Error) => void): void {
     this.#pending += 1;
-    const { packet, route, origin } = message;
+    message.next = next;
+    const { origin } = message;
     const order = origin.turns ?? origin.live?.turns;
+    const before = order && this.#reading.get(order);
+    const read = settle(
+      () => this.#read(message),
+      (failure) => failure,
+    );
+    if (!before && !(read instanceof Promise)) {
+      this.#enter(message, read);
+      return;
+    }
+    const ready = Promise.all([read, before]);
+    if (order) this.#reading.set(order, ready);
+    void ready.then(([failure]) => {
+      if (order && this.#reading.get(order) === ready) this.#reading.delete(order);
+      this.#enter(message, failure);
+    });
+  }
+
+  /** The points of a message for a channel that stores them, and what storing it costs. */
+  #read(message: Message): Outcome {
+    const { packet, route } = message;
     if (packet.qos === 0) message.full = this.#noRoomFor(packet, route);
     // It is delivered all the same.
     if (message.full) packet.retain = false;
-    try {
-      const read = this.#read(message);
-      const line = order && this.#reading.get(order);
-      if (!(read instanceof Promise)) {
-        if (read) message.read = read;
-        if (!line || line.idle) return this.#enter(message, settled, begun);
-        line.complete(line.reserve(() => this.#enter(message, settled, begun)));
-        return false;
-      }
-      const own = line ?? new Turns();
-      if (order && !line) this.#reading.set(order, own);
-      let failure: Error | undefined;
-      const turn = own.reserve(() =>
-        failure ? this.#settle(message, failure, settled, begun) : this.#enter(message, settled, begun),
-      );
-      read.then(
-        (points) => {
-          message.read = points;
-          own.complete(turn);
-        },
-        (error: Error) => {
-          failure = error;
-          own.complete(turn);
-        },
-      );
-    } catch (error) {
-      this.#settle(message, error as Error, settled, begun);
-    }
-    return false;
-  }
-
-  /** The points of a message for a channel that stores them; an empty retained one clears the retained one only. */
-  #read(message: Message): Message['read'] | Promise<Message['read']> {
-    const { packet, route } = message;
     const { channel } = route;
-    if (channel.service || !isStoredChannel(route)) return undefined;
-    if (packet.retain && packet.payload.length === 0) return undefined;
-    const { clock } = this.#services;
-    const now = clock.now();
+    // An empty retained one clears the retained one only.
+    const isClearing = packet.retain && packet.payload.length === 0;
+    if (channel.service || !isStoredChannel(route) || isClearing) return this.#noteRead(message, undefined);
+    const now = this.#services.clock.now();
     const lane = laneOf(message);
     const read = () => this.#services.contents.readPoints(lane, packet.payload, now, formOf(channel.payload, packet));
-    const ready = (points: PointsRead) => this.#long.ready(lane, route, points);
-    if (packet.payload.length <= largePayload) {
-      const points = read();
-      return points instanceof Promise ? points.then(ready) : ready(points);
-    }
-    return this.#large.enter(lane, packet.payload.length).then((leave) => {
-      message.leaveReading = leave;
-      return Promise.resolve(read()).then(ready);
-    });
+    if (packet.payload.length > largePayload)
+      return this.#large.enter(lane, packet.payload.length).then(async (leave) => {
+        message.leaveReading = leave;
+        return this.#noteRead(message, await this.#long.ready(lane, route, await read()));
+      });
+    const points = after(read(), (some) => this.#long.ready(lane, route, some));
+    return after(points, (some) => this.#noteRead(message, some));
+  }
+
+  #noteRead(message: Message, read: Message['read']): undefined {
+    const { packet, route, origin } = message;
+    message.read = read;
+    const points = read && 'kept' in read ? read : undefined;
+    if (points && points.count > 1) origin.live?.client.charge(points.count - 1);
+    const rows = this.#services.bridges.outboxRowsOf(route);
+    message.cost =
+      Math.max(1, points?.cost ?? 0) + rows * pointsOfOutboxRow + ((1 + rows) * packet.payload.length) / bytesOfPoint;
   }
 
   /** Into the store, at once when it keeps up. */
-  #enter(message: Message, settled: Settled, begun: () => void): boolean {
-    const { packet, read, origin } = message;
-    const points = read && 'kept' in read ? read : undefined;
-    if (points && points.count > 1) origin.live?.client.charge(points.count - 1);
+  #enter(message: Message, failure: Error | undefined): void {
+    const { cost, route } = message;
+    if (failure) this.#end(message, failure);
     // What waits for the registry takes no room of the store meanwhile.
-    if (changesRegistry(message.route)) {
-      this.#store(message, 0, settled);
-      return true;
+    else if (changesRegistry(route)) this.#write(message);
+    else {
+      message.held = cost;
+      if (this.#admission.enter(cost)) this.#write(message);
+      else this.#admission.wait(laneOf(message), cost, () => this.#write(message));
     }
-    const rows = this.#services.bridges.outboxRowsOf(message.route);
-    const cost =
-      Math.max(1, points?.cost ?? 0) + rows * pointsOfOutboxRow + ((1 + rows) * packet.payload.length) / bytesOfPoint;
-    if (this.#admission.enter(cost)) {
-      this.#store(message, cost, settled);
-      return true;
-    }
-    this.#admission.wait(laneOf(message), cost, () => {
-      this.#store(message, cost, settled);
-      this.#guarded(begun);
-    });
-    return false;
   }
 
-  #settle(message: Message, error: Error | undefined, settled: Settled, begun = () => {}): void {
-    this.#count(message, error);
-    this.#guarded(() => (error ? this.#rejections.failed(message, error, settled) : settled()));
-    this.#guarded(begun);
+  #write(message: Message): void {
+    settle(
+      () => this.#giveOut(message),
+      (fault) => (fault ? this.#end(message, fault) : this.#written(message)),
+    );
+    if (!message.isPromised) message.proceed();
+  }
+
+  /** Gives out the writes of a message, each with `#begin`. Its outcome is what has failed before them, or a handler's promise. */
+  #giveOut(message: Message): Outcome {
+    const { route } = message;
+    // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
+    const refusal = this.#services.bridges.refusal(route);
+    if (refusal) return refusal;
+    const handler = handlerOf(route);
+    if (handler) return this.#handlers.handle(handler, message);
+    return isStoredChannel(route) ? this.#storePoints(message) : this.#keep(message);
+  }
+
+  /** Another write. What it returns is called by the store itself, and without a pause: readers' marks and the order rest on it. */
+  #begin(message: Message): (failure?: Error) => void {
+    message.writes += 1;
+    return (failure) => this.#written(message, failure);
+  }
+
+  /** A write of a message is over, or the stage that gives them out. */
+  #written(message: Message, failure?: Error): void {
+    message.failure ??= failure;
+    message.writes -= 1;
+    if (message.writes === 0) this.#end(message, message.failure);
+  }
+
+  /** A message is on disk, or not. */
+  #end(message: Message, failure: Error | undefined): void {
+    this.#count(message, failure);
+    const explained = failure && this.#rejections.failed(message, failure);
+    void after(message.isPromised ? explained : undefined, (refusal) => message.proceed(refusal));
     message.leaveReading?.();
     this.#pending -= 1;
     if (this.#pending === 0) this.#whenIdle?.();
-  }
-
-  #store(message: Message, cost: number, settled: Settled): void {
-    const { route } = message;
-    message.held = cost;
-    const done = once((error) => {
-      this.#settle(message, error, settled);
-      this.#admission.leave(message.held);
-    });
-    try {
-      // Before anything is stored: what is not acknowledged comes again, and would be stored twice.
-      const refusal = this.#services.bridges.refusal(route);
-      if (refusal) throw refusal;
-      const handler = handlerOf(route);
-      if (handler) this.#handlers.handle(handler, message, done);
-      else if (isStoredChannel(route)) this.#storePoints(message, done);
-      else this.#keep(message, done);
-    } catch (error) {
-      done(error as Error);
-    }
+    this.#admission.leave(message.held);
   }
 
   #count({ route, reason }: Message, error: Error | undefined): void {
@@ -228,26 +225,25 @@ export class Ingest {
   }
 
   /** Writes for stored sessions and bridges. */
-  #keep(message: Message, done: Settled): void {
+  #keep(message: Message): Outcome {
     const { packet, route } = message;
-    if (isForNow(packet) || !this.#services.bridges.takes(route)) {
-      this.#keepForSessions(message, done);
-      return;
-    }
+    const { bridges } = this.#services;
+    if (isForNow(packet) || !bridges.takes(route)) return this.#keepForSessions(message);
     message.isStored = true;
-    const both = afterBoth(done);
     const { qos, payload } = packet;
-    this.#services.bridges.takeMessage({ ...route, qos, payload, ...storedProperties(packet) }, both);
-    this.#keepForSessions(message, both);
+    bridges.takeMessage({ ...route, qos, payload, ...storedProperties(packet) }, this.#begin(message));
+    return this.#keepForSessions(message);
   }
 
   /** A QoS 0 message promises nothing, but takes the room of a retained one. */
-  #keepForSessions(message: Message, done: Settled): void {
+  #keepForSessions(message: Message): Outcome {
     const { packet, origin } = message;
     this.#limitRetained(message);
     if (packet.retain && !isForNow(packet)) message.isStored = true;
-    if (packet.qos === 0) done(message.full);
-    else this.#persistence.keep(origin.live?.client, packet, done, (sessions) => this.#charge(message, sessions));
+    if (packet.qos === 0) return message.full;
+    const written = this.#begin(message);
+    this.#persistence.keep(origin.live?.client, packet, written, (sessions) => this.#charge(message, sessions));
+    return undefined;
   }
 
   /** A place in the queue of a stored session takes about as long to write as a point. */
@@ -272,51 +268,36 @@ export class Ingest {
     return retain && payload.length > 0 ? this.#services.messages.fullFor(accountId) : undefined;
   }
 
-  /** A place for the message store, and one for the sessions right after it: both go into one transaction. */
-  #storeAndKeep(message: Message, done: Settled, store: (stored: Settled) => void): void {
-    const both = afterBoth(done);
-    store(both);
-    this.#keep(message, both);
-  }
-
-  #storePoints(message: Message, done: Settled): void {
-    const { packet, route, read } = message;
+  #storePoints(message: Message): Outcome {
+    const { route, read } = message;
     // An empty retained message clears the retained one and says nothing else.
-    if (!read) {
-      this.#keep(message, done);
-      return;
-    }
+    if (!read) return this.#keep(message);
     if ('reason' in read) {
       this.#rejections.explain(message, reason('notReadable', [{ message: read.reason }]));
-      this.#keep(message, done);
-      return;
+      return this.#keep(message);
     }
     const { kept, why, isPrepared } = read;
     if (why !== undefined)
       this.#rejections.explain(message, reason(kept.length > 0 ? 'storedInPart' : 'notReadable', [{ message: why }]));
-    if (kept.length === 0) {
-      this.#keep(message, done);
-      return;
-    }
-    this.#storeAndKeep(message, done, (stored) => {
-      const settled = (error?: Error, end?: Readonly<StoreEnd>) => {
-        if (end && !error) this.#marks.stored(route.accountId, packet.payload, end, { points: kept.length, logs: 0 });
-        if (!error) {
-          message.isStored = true;
-          message.points = kept.length;
-        }
-        stored(error);
-      };
-      this.#services.messages.append(seriesOf(route), kept, settled, isPrepared);
-    });
+    if (kept.length === 0) return this.#keep(message);
+    const added = { points: kept.length, logs: 0 };
+    return this.#keepWith(message, added, (done) =>
+      this.#services.messages.append(seriesOf(route), kept, done, isPrepared),
+    );
   }
 
-  #guarded(work: () => void): void {
-    try {
-      work();
-    } catch (error) {
-      this.#services.log.error({ fault: faultOf(error) }, 'a message could not be passed on');
-    }
+  /** A place for the message store, and one for the sessions right after it: both go into one transaction. */
+  #keepWith(message: Message, added: Readonly<StoreEnd>, append: (done: Stored) => void): Outcome {
+    const written = this.#begin(message);
+    append((error, end) => settle(() => error ?? this.#noteStored(message, added, end), written));
+    return this.#keep(message);
+  }
+
+  #noteStored(message: Message, added: Readonly<StoreEnd>, end: Readonly<StoreEnd> | undefined): undefined {
+    message.isStored = true;
+    message.points = added.points;
+    // Before the next message of the transaction: readers go on behind those that have been handed on.
+    if (end) this.#marks.stored(message.route.accountId, message.packet.payload, end, added);
   }
 }
 

@@ -86,8 +86,16 @@ export class Message implements Sent, Verdict {
   full: Error | undefined;
   /** The points of its payload, where it is for a channel that stores them. */
   read: MessagePoints | { reason: string } | undefined;
+  /** What storing it costs, in points and what takes about as long. */
+  cost = 0;
   /** The room that it takes in the store. */
   held = 0;
+  /** Its writes that are not on disk yet, and one for the stage that gives them out. */
+  writes = 1;
+  /** The first error of a write. */
+  failure: Error | undefined;
+  /** What `proceed` calls. */
+  next: ((failure?: Error) => void) | undefined;
   /** Gives back its place among the large messages that are read before they are stored. */
   leaveReading: (() => void) | undefined;
 
@@ -98,6 +106,18 @@ export class Message implements Sent, Verdict {
     this.route = route;
     this.#subscribers = subscribers;
     if (origin.live) this.explanations = [];
+  }
+
+  /** Whether its turn waits for the disk. QoS 0 promises nothing, unless it changes the registry, or its sender waits for an answer. */
+  get isPromised(): boolean {
+    return this.packet.qos > 0 || !this.origin.live || changesRegistry(this.route);
+  }
+
+  /** Goes on: it is stored, or `failure` says why it is not, or nothing waits for that. Further calls do nothing. */
+  proceed(failure?: Error): void {
+    const { next } = this;
+    this.next = undefined;
+    next?.(failure);
   }
 
   get receivers(): number {

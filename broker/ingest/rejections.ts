@@ -1,10 +1,10 @@
 import { failureOf } from '../../src/core/errors.ts';
 import { exceeded } from '../../src/core/limits/table.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
+import { faultOf } from '../connections/safe-error.ts';
 import { type Reason, reason } from '../reasons.ts';
 import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';
-import { once, type Settled } from './callbacks.ts';
 import type { Message, Sent } from './message.ts';
 
 /** Tells why a message was refused, not stored or not retained: the device on `_rejected`, and in its list of refusals. */
@@ -61,24 +61,23 @@ export class Rejections {
     this.explain(message, reason('notRetained', [exceeded(this.#services.config.limits, limit, 'retain')]));
   }
 
-  /** The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. */
-  failed(message: Message, error: Error, settled: Settled): void {
+  /**
+   * The store did not take it: no acknowledgement, so that the client sends it again; the reason on `_rejected`. Resolves to
+   * what ends its connection when that has been handed on.
+   */
+  async failed(message: Message, error: Error): Promise<Error> {
     const { packet, origin } = message;
     const { live, cause = { connectionId: live?.connectionId } } = origin;
     const { log, messages } = this.#services;
     const isRefused = messages.isNoRoom(error);
     // Many come at once, and the log would take the last of the disk: the store itself has said it once.
     log[isRefused ? 'debug' : 'error']({ err: error, topic: packet.topic, ...cause }, 'a message could not be stored');
-    const refused = once(() => settled(new Error('not stored', { cause: error })));
+    const why = isRefused ? reason('storeFull', [{ message: error.message }]) : reason('notStored');
     try {
-      this.explain(
-        message,
-        isRefused ? reason('storeFull', [{ message: error.message }]) : reason('notStored'),
-        refused,
-      );
+      await new Promise<void>((resolve) => this.explain(message, why, resolve));
     } catch (fault) {
-      refused();
-      throw fault;
+      log.error({ fault: faultOf(fault) }, 'a message could not be explained');
     }
+    return new Error('not stored', { cause: error });
   }
 }

@@ -155,6 +155,17 @@ t.test('small messages do not overtake a large one of the same client, which a t
   t.ok((await stored(f)).includes(3002));
 });
 
+t.test('QoS 0 that a thread reads is handed on, and so is what comes behind it', async (t) => {
+  const f = await fixtureIn(await sharedService(t));
+  const client = await rawConnected(t, f);
+  const topic = f.topic('temperature');
+  client.send(subscribePacket(1, [topic, 0]));
+  await client.next();
+  const sent = [rows(1500), ',,1500,', rows(1500, 1501), ',,3001,'];
+  client.send(...sent.map((payload) => publishPacket(topic, payload, { qos: 0 })));
+  for (const payload of sent) t.match(await client.next(), { cmd: 'publish', payload: Buffer.from(payload) });
+});
+
 /** Rows of as many categories, which nothing else has. */
 const categories = (count: number, name: string) =>
   Array.from({ length: count }, (_, n) => `,${name}${n},1\n`).join('');
