@@ -158,11 +158,14 @@ for (const [kind, { options, start }] of Object.entries(targets))
         for (const text of texts) await good(`good${level}`, text);
         expected += texts.length;
         const began = now;
-        await until(async () => {
-          if ((await target.has()).length >= expected) return true;
-          if (now - began < maxDelay) now += 200;
-          return false;
-        });
+        await until(
+          async () => {
+            const arrived = (await target.has()).length;
+            if (arrived < expected && now - began < maxDelay) now += 200;
+            return { arrived, now };
+          },
+          ({ arrived }) => arrived >= expected,
+        );
         t.ok(now - began <= maxDelay, `${count} at level ${level}: ${now - began} ms`);
         const all = await target.has();
         t.equal(all.length, expected, 'each once');
