@@ -137,8 +137,10 @@ export class SubscribeHooks {
       if (held.delete(filter)) return undefined;
       return reason(isWellFormed(filter) ? 'noSuchSubscription' : 'malformedFilter');
     });
-    if (!live.client.clean) await this.#parts.persistence.removeSubscriptions(live.client, filters);
+    const durable = live.client.clean ? undefined : this.#parts.persistence.removeSubscriptions(live.client, filters);
+    // In the same turn: what comes then is kept for nobody, and would overtake what is kept.
     dropFilters(live, filters);
+    await durable;
     return ended;
   }
 }

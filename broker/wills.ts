@@ -4,7 +4,7 @@ import type { BrokerClient } from './client-types.ts';
 import { grantedQos, keptQos } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { HookParts } from './hook-parts.ts';
-import { forOneClient, type Incoming, isOrdered, type Outgoing, type Will } from './message-types.ts';
+import { forOneClient, type Incoming, isForNow, isOrdered, type Outgoing, type Will } from './message-types.ts';
 import { NamedTurns, Turns } from './packets/turns.ts';
 import { waitsSince } from './sessions/wills.ts';
 
@@ -83,8 +83,11 @@ export class PublishHooks {
     } else if (packet.brokerId !== forOneClient) packet.qos = grantedQos(client.live, packet);
     // A live copy that had to wait, while the queue had the message already: the client may even have acknowledged it.
     const isUnsent = place && place.packetId === undefined;
-    if (packet.qos > 0 && !isUnsent && isOrdered(packet) && packet.brokerCounter <= client.live.lastKept)
-      return undefined;
+    if (packet.qos > 0 && isOrdered(packet)) {
+      if (!isUnsent && packet.brokerCounter <= client.live.lastKept) return undefined;
+      // Its filters asked for less when it came, so it is not in the queue, and would overtake what is.
+      if (!place && !isForNow(packet) && persistence.hasFallenBehind(client)) packet.qos = 0;
+    }
     const allowed = authority.forward(client.live, packet);
     if (!allowed) groups.passOnRefused(packet, client.live);
     if (!allowed && !client.clean) persistence.forget(client, packet);

@@ -1,7 +1,8 @@
 /** The windows of MQTT 5: how many messages are under way at once. */
 import type { Test } from 'tap';
 import { RetainedSearch } from '../../../broker/sessions/retained-search.ts';
-import { interceptSearches } from '../../support/faults.ts';
+import { slices } from '../../../src/core/scheduler/time-slice.ts';
+import { interceptSearches, interceptSessions } from '../../support/faults.ts';
 import { part } from '../../support/part.ts';
 import { until } from '../../support/until.ts';
 import { type Fixture, fixture, neighbour, sibling, versionOf } from '../fixture.ts';
@@ -100,6 +101,62 @@ t.test('a message of QoS 2 is under way until PUBCOMP, or until a PUBREC with an
     if (one === kept) t.match(await soFar(again), [{ payload: '3', dup: true }], 'nor does the message come again');
     await leave(again);
   }
+});
+
+/** A client whose window is full, with messages in the queue of its session, and their sender. */
+async function withQueue(t: Test, f: Fixture) {
+  const sender = await connected(t, f, { clientId: 'sender' });
+  const client = await connected(t, f, window(kept, 1));
+  t.same(await subscribed(client, [f.topic('chat')]), [1]);
+  await say(sender, f.topic('chat'), 1, '1', '2', '3');
+  const first = await nextOf(client, 'publish');
+  t.equal(first.payload, '1');
+  return { sender, client, first };
+}
+
+t.test('what comes while UNSUBSCRIBE is on its way to the disk does not overtake what waits', async (t) => {
+  const f = await fixture(t);
+  const { sender, client, first } = await withQueue(t, f);
+  const held: Array<() => void> = [];
+  let isHeld = () => {};
+  const holding = new Promise<void>((resolve) => {
+    isHeld = resolve;
+  });
+  const restore = interceptSessions(t, f.service, (write, kinds) => {
+    if (held.length === 0 && !kinds.includes('unsubscribe')) write();
+    else held.push(write);
+    if (held.length > 0) isHeld();
+  });
+  client.send(unsubscribe(2, [f.topic('chat')]));
+  await holding;
+  await say(sender, f.topic('chat'), 1, 'late');
+  restore();
+  for (const write of held) write();
+  await nextOf(client, 'unsuback');
+  await acknowledged(client, first);
+  t.same(payloads(await takenUntil(client, '3')), ['2', '3']);
+  t.same(await soFar(client), []);
+});
+
+t.test('what waits for receivers while a filter gets a QoS does not overtake what is queued', async (t) => {
+  const usual = { ...slices.packets };
+  t.teardown(() => Object.assign(slices.packets, usual));
+  // A few deliveries in a turn of the event loop.
+  Object.assign(slices.packets, { time: 0, least: 4, perLook: 1 });
+  const f = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_DEVICE: '0' });
+  const ears = await Promise.all(Array.from({ length: 60 }, (_, n) => connected(t, f, { clientId: `ear ${n}` })));
+  for (const ear of ears) await subscribed(ear, [[f.topic('chat'), { qos: 0 }]]);
+  const { sender, client, first } = await withQueue(t, f);
+  t.same(await subscribed(client, [[f.topic('chat'), { qos: 0 }]]), [0]);
+  for (const ear of ears) await soFar(ear);
+  sender.send(publish(f.topic('chat'), 'late', { qos: 1, id: 9 }));
+  t.match(await nextOf(ears[0] as Client, 'publish'), { payload: 'late' }, 'the others come after it');
+  t.same(await subscribed(client, [f.topic('+')]), [1]);
+  const late = await client.next();
+  t.match(late, { payload: 'late', qos: 0 }, 'with the QoS that its filter had');
+  await acknowledged(client, first);
+  await say(sender, f.topic('chat'), 1, 'last');
+  t.same(payloads(await takenUntil(client, 'last')), ['2', '3', 'last']);
 });
 
 t.test('a PUBACK with an error is an acknowledgement', async (t) => {
