@@ -6,6 +6,7 @@ import { parseArgs } from 'node:util';
 import { slices } from '../../src/core/scheduler/time-slice.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
+import type { Place } from '../walk/client.ts';
 import { channels } from '../walk/steps.ts';
 import { kindOf, shrink, told, walkAll } from '../walk/walks.ts';
 
@@ -41,10 +42,10 @@ for (const [pace, slice] of Object.entries(paces))
     const template = await service.template({
       channels: channels.map((name) => ({ name, persistenceType: 'simple' })),
     });
-    const newPlace = async () => {
+    const newPlace = async (): Promise<Place> => {
       const { device, secret } = await service.device({ deviceTemplateId: template.id });
       const topic = (channel: string) => service.topic(device.id, channel);
-      return { port: service.server.mqttPort, username: device.id, password: secret, topic };
+      return { port: service.server.mqttPort, username: device.id, password: secret, topic, another: newPlace };
     };
     const findings = await walkAll(newPlace, { seed, count, repeat, most }, ({ walk, faults }) => {
       const first = faults.filter((one, n) => faults.findIndex((other) => kindOf(other) === kindOf(one)) === n);

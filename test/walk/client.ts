@@ -29,6 +29,8 @@ export interface Place {
   username: string;
   password: string;
   topic(channel: string): string;
+  /** One that nobody uses, of the same service. */
+  another(): Promise<Place>;
 }
 
 /** As many messages as no service has to refuse. */
@@ -287,10 +289,16 @@ export class WalkClient {
   }
 
   #hear(link: Link, packet: Packet): void {
-    const id = packet.messageId ?? 0;
     if (packet.cmd === 'pingresp') link.pong();
     else if (link.isOver || link.isDeaf) return;
-    else if (packet.cmd === 'connack') this.#welcome(link, packet);
+    else this.#hearNew(link, packet);
+  }
+
+  #hearNew(link: Link, packet: Packet): void {
+    const id = packet.messageId ?? 0;
+    // Each is a sign of life.
+    this.#history.now();
+    if (packet.cmd === 'connack') this.#welcome(link, packet);
     else if (packet.cmd === 'publish') this.#receive(link, packet);
     else if (packet.cmd === 'pubrel') this.#released(link, id);
     else if (packet.cmd === 'suback' || packet.cmd === 'unsuback') {

@@ -5,8 +5,15 @@ import { History, tell } from './history.ts';
 import { missing, wrong } from './model.ts';
 import { channels, filters, type Step, sharedChannel, sharedFilter, type Walk } from './steps.ts';
 
-/** Milliseconds without anything new after which what is missing counts as lost, on a busy machine. */
+/** Milliseconds without anything new after which what is missing may be lost. */
 const patience = 4000;
+/**
+ * Conversations of somebody else that end meanwhile before it is: together as many packets as the clients of a walk may have on
+ * their way, which the service may read without a word. And milliseconds that they may take.
+ */
+const conversations = 4;
+const packets = 3000;
+const longest = 300_000;
 let walks = 0;
 
 export interface Taken {
@@ -31,7 +38,7 @@ export async function take(place: Place, walk: Walk): Promise<Taken> {
     doing = 'the return of all clients';
     await comeBack(clients);
     clients.push(await observer(clients.length, place, history));
-    const lost = await settled(clients, history);
+    const lost = await settled(clients, history, place);
     const faults = [...history.faults, ...lost, ...wrong(history)];
     doing = `the end; ${faults}`;
     await tidied(clients, place);
@@ -39,7 +46,7 @@ export async function take(place: Place, walk: Walk): Promise<Taken> {
   };
   const watch = new AbortController();
   try {
-    const stuck = stillness(history, watch.signal).then(() => [
+    const stuck = stillness(history, place, watch.signal).then(() => [
       `stuck: nothing is answered at ${doing}`,
       ...history.faults,
     ]);
@@ -51,13 +58,39 @@ export async function take(place: Place, walk: Walk): Promise<Taken> {
   }
 }
 
-/** Resolves when nothing has happened for longer than anything may take. */
-async function stillness(history: History, signal: AbortSignal): Promise<void> {
-  for (let moment = -1; moment !== history.moment; ) {
+/** Resolves when nothing happens any more, and it is not the machine. */
+async function stillness(history: History, place: Place, signal: AbortSignal): Promise<void> {
+  for (let moment = -1; moment !== history.moment || !(await staysQuiet(history, place, signal)); ) {
     moment = history.moment;
     await later(3 * patience, undefined, { signal }).catch(() => {});
     if (signal.aborted) return;
   }
+}
+
+/** Whether nothing comes while somebody else has long conversations with the service: a busy machine slows those as well. */
+async function staysQuiet(history: History, place: Place, signal?: AbortSignal): Promise<boolean> {
+  const { moment } = history;
+  const watch = new AbortController();
+  const goesOn = () => history.moment === moment && !watch.signal.aborted && !signal?.aborted;
+  const converse = async () => {
+    const elsewhere = await place.another();
+    const topic = elsewhere.topic(channels[0]);
+    walks += 1;
+    const other = new WalkClient(0, 4, `w${walks}-other`, false, elsewhere, new History(walks));
+    for (let n = 0; n < conversations && goesOn(); n += 1) {
+      await other.connect({ fresh: false, keep: true });
+      other.subscribe(topic, [topic], topic, 1, 0);
+      other.publish(topic, { qos: 1, retain: false });
+      await Promise.all(Array.from({ length: packets }, () => other.link?.ping()));
+      while (other.isConnected && other.outgoing.size > 0 && goesOn()) await other.link?.ping();
+      await other.leave();
+    }
+    await other.connect({ fresh: true, keep: false });
+    await other.leave();
+  };
+  const tooLong = later(longest, undefined, { signal: watch.signal }).catch(() => {});
+  await Promise.race([converse(), tooLong]).finally(() => watch.abort());
+  return history.moment === moment;
 }
 
 async function taken(clients: WalkClient[], step: Step, place: Place): Promise<void> {
@@ -121,7 +154,7 @@ async function observer(number: number, place: Place, history: History): Promise
 }
 
 /** What is missing in the end. */
-async function settled(clients: WalkClient[], history: History): Promise<string[]> {
+async function settled(clients: WalkClient[], history: History, place: Place): Promise<string[]> {
   const open = () =>
     clients.flatMap(({ isConnected, outgoing, number }) =>
       isConnected && outgoing.size > 0 ? [`unanswered: ${outgoing.size} messages of client ${number}`] : [],
@@ -137,7 +170,7 @@ async function settled(clients: WalkClient[], history: History): Promise<string[
     moment = history.moment;
     lost = left();
     if (lost.length === 0 && round >= 1) return [];
-    if (Date.now() > deadline) return lost;
+    if (Date.now() > deadline && (await staysQuiet(history, place))) return left();
     if (lost.length > 0) await later(Math.min(5 * (round + 1), 100));
   }
 }
