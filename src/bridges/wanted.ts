@@ -58,7 +58,7 @@ function checkUrl(text: string, { secure, plain }: TargetKind, allowPrivate: boo
     throw invalid('url', 'must not name a private address; only SLIPWAY_ALLOW_PRIVATE_TARGETS=true allows it');
 }
 
-/** The certificates alone, in one form. @throws PlatformError 400/106 for a text that is none, and for a private key. */
+/** The certificates of a PEM text, without what stands around them. @throws PlatformError 400/106 for a text without any, and for a private key. */
 export function readCa(text: string | null): string | null {
   if (text === null) return null;
   if (text.includes('PRIVATE KEY')) throw invalid('ca', 'holds a private key, which no bridge needs');

@@ -1,4 +1,4 @@
-/** Where whoever checks a certificate downloads the revocation list of its CA. */
+/** Where those who check a certificate download the revocation list of its CA. */
 import { Type } from 'typebox';
 import { PlatformError } from '../core/errors.ts';
 import type { App } from '../http/app.ts';

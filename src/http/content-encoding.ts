@@ -13,7 +13,7 @@ const decoders: Record<string, () => Transform> = {
 
 /**
  * Decodes the bodies of routes that say `decodes`. Other compressed bodies, and other codings, are 415/106 naming the header;
- * what cannot be decoded is 400/106, and what is too large once decoded 413, as any body.
+ * what cannot be decoded is 400/106. What is too large once decoded is 413, like a body that is sent uncompressed.
  */
 export function decodeBodies(app: App): void {
   app.addHook('preParsing', ({ headers, routeOptions }, reply, payload, done) => {

@@ -45,7 +45,7 @@ const serverOptions = {
   // Milliseconds: the head of a request has to come in the first, and whether it has is looked at this often.
   headersTimeout: 10_000,
   connectionsCheckingInterval: 1000,
-  // A request for another protocol is served as any other.
+  // Who asks to upgrade to another protocol is answered as if they had not asked.
   // Node before 24.9 ignores this: broker/connections/declined-upgrade.ts serves it there.
   shouldUpgradeCallback: ({ headers }: IncomingMessage) => headers.upgrade?.toLowerCase() === 'websocket',
 };

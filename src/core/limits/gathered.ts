@@ -18,7 +18,7 @@ export interface Gathering<V> {
   weigh?(value: V): number;
   /** What becomes of a value that waits when another one of its key comes; without it, the other one. */
   merge?(before: V, later: V): V;
-  /** Writes values, on behalf of the service. It logs its failures: nobody else hears of them. */
+  /** Writes values on behalf of the service, and logs its own failures: no caller is told. */
   write(entries: ReadonlyArray<Entry<V>>): Promise<void>;
 }
 
