@@ -1,5 +1,5 @@
 import type { NewLogEntry } from '../db/messages/types.ts';
-import { notePresence } from '../db/registry/presence.ts';
+import { notePresence, type PresenceNote } from '../db/registry/presence.ts';
 import type { DevicePresence } from '../db/registry/records.ts';
 import { rowsOf } from '../db/registry/statement.ts';
 import { newId } from '../src/core/ids.ts';
@@ -188,6 +188,7 @@ export class Presence {
         JSON.stringify(ids),
       ]);
       const before = new Map(rows.map(({ id, ...seen }) => [id, seen]));
+      const notes: PresenceNote[] = [];
       const different: Array<[DeviceAddress, Record<string, unknown>]> = [];
       for (const change of changes) {
         const { deviceId } = change;
@@ -198,13 +199,12 @@ export class Presence {
         const seen = this.#seen(known, ofOwner(change, possessionSince));
         const names = (Object.keys(seen) as Array<keyof Seen>).filter((name) => seen[name] !== known[name]);
         const changed = Object.fromEntries(names.map((name) => [name, seen[name]]));
-        const noted = { ...changed, ...heard({ silent, usualInterval }, change) };
-        if (Object.keys(noted).length === 0) continue;
-        await notePresence(tx, deviceId, noted);
+        notes.push({ id: deviceId, presence: { ...changed, ...heard({ silent, usualInterval }, change) } });
         if (names.length === 0) continue;
         const shown = { ...seen, connected: seen.connected === 1 };
         different.push([change, Object.fromEntries(names.map((name) => [name, shown[name]]))]);
       }
+      await notePresence(tx, notes);
       return different;
     });
   }

@@ -52,6 +52,6 @@ export async function updateEntity<T extends EntityTable>(
   if (version !== undefined) update = update.where('version', '=', version);
   const row = await update.returningAll().executeTakeFirst();
   if (!row || !split) return row as unknown as Row<T> | undefined;
-  await notePresence(tx, id, split.presence);
+  await notePresence(tx, [{ id, presence: split.presence }]);
   return findEntity(tx, table, id);
 }

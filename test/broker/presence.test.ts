@@ -9,6 +9,7 @@ import type { Test } from 'tap';
 import { Positions } from '../../src/core/network/positions.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { type DnsServer, startDns } from '../support/dns.ts';
+import { watchStatements } from '../support/faults.ts';
 import { geoDatabase } from '../support/mmdb.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
@@ -216,24 +217,34 @@ t.test('a takeover leaves the device connected', async (t) => {
   t.match(await read(one), { connected: true, externalIp: '127.0.0.3' });
 });
 
-t.test('what the registry could not take is written when it can', async (t) => {
-  const [leaving, coming] = [await sibling(f), await sibling(f)];
-  const client = await from(t, '127.0.0.2', leaving);
-  await connected(leaving, '127.0.0.2');
+t.test('what the registry could not take is written when it can, alike devices together', async (t) => {
+  const siblings = await Promise.all(Array.from({ length: 6 }, () => sibling(f)));
+  const [leaving, coming] = [siblings.slice(0, 3), siblings.slice(3)];
+  const address = (n: number) => `127.0.2.${n + 1}`;
+  const clients = await Promise.all(leaving.map((one, n) => from(t, address(n), one)));
+  for (const [n, one] of leaving.entries()) await connected(one, address(n));
   const file = new Sqlite(join(f.service.directory, 'registry.db'));
   t.teardown(() => file.close());
   const failures = () => logLines.filter((line) => line.includes('presence could not be written')).length;
   const before = failures();
   file.exec(`CREATE TRIGGER "refusing" BEFORE INSERT ON "devicePresence" BEGIN SELECT RAISE(ABORT, 'no'); END`);
-  await leave(client);
+  for (const client of clients) await leave(client);
   await until(() => failures() > before);
-  await from(t, '127.0.0.3', coming);
-  await until(() => failures() > before + 1);
-  t.match(await read(leaving), { connected: true }, 'as it was');
+  await Promise.all(coming.map((one, n) => from(t, address(n), one)));
+  // All that is waiting is tried again together.
+  const all = failures();
+  await until(() => failures() > all);
+  for (const one of leaving) t.match(await read(one), { connected: true }, 'as it was');
+  const statements = watchStatements(t, f.service);
   file.exec('DROP TRIGGER "refusing"');
-  await until(() => known(leaving).connected === false && known(coming).connected === true);
-  t.match(await read(leaving), { connected: false });
-  t.match(await read(coming), { connected: true, externalIp: '127.0.0.3' });
+  await until(
+    () =>
+      leaving.every((one) => known(one).connected === false) && coming.every((one) => known(one).connected === true),
+  );
+  for (const one of leaving) t.match(await read(one), { connected: false });
+  for (const [n, one] of coming.entries()) t.match(await read(one), { connected: true, externalIp: address(n) });
+  const written = statements.filter(({ sql }) => sql.startsWith('INSERT INTO "devicePresence"'));
+  t.equal(written.length, 2, 'one statement for those that have left, and one for those that have come');
 });
 
 t.test('a geo database that is replaced is read again, and a broken one leaves the former', async (t) => {
