@@ -5,8 +5,8 @@ import { Kysely, type Transaction } from 'kysely';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import { Fence } from '../files/lock.ts';
 import { bringUpToDate } from '../files/schema.ts';
-import { boundedCache } from '../sqlite/cache.ts';
 import { SqliteDialect, transact } from '../sqlite/dialect.ts';
+import { KeptRows } from '../sqlite/kept-rows.ts';
 import { openSqlite, openWriter } from '../sqlite/open.ts';
 import { WriterThread } from '../sqlite/writer-thread.ts';
 import { nameHash } from './distinguished-names.ts';
@@ -62,9 +62,6 @@ export interface Roles {
 
 type LaneNow = () => Lane | undefined;
 
-/** How many credentials are kept in memory. */
-const credentialsKept = 10_000;
-
 /** The registry: entities, identities, sessions. Owns its files; `close` ends them. */
 export class Registry {
   readonly query: Db;
@@ -76,7 +73,7 @@ export class Registry {
   readonly #reader: Sqlite.Database;
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #entities = new Map<EntityTable, Sqlite.Statement<[string], unknown>>();
-  readonly #credentials = boundedCache<string, CredentialRow>(credentialsKept);
+  readonly #kept: KeptRows;
 
   readonly #fence: Fence | undefined;
 
@@ -85,7 +82,9 @@ export class Registry {
     writerThread: WriterThread,
   ) {
     const { writer, reader, fence } = files;
-    const { local, threaded, writer: turns } = SqliteDialect.withThread(files, writerThread);
+    const kept = keepRows(writer);
+    const { local, threaded, writer: turns } = SqliteDialect.withThread({ ...files, kept }, writerThread);
+    this.#kept = kept;
     this.#fence = fence;
     this.writer = turns;
     this.query = new Kysely<Tables>({ dialect: local });
@@ -150,7 +149,9 @@ export class Registry {
       statement = this.#reader.prepare<[string], unknown>(sql);
       this.#entities.set(table, statement);
     }
-    return statement.get(id) as Row<T> | undefined;
+    const found = statement;
+    const read = () => found.get(id) as Row<T> | undefined;
+    return table === 'devices' ? this.#kept.get(table, id, read) : read();
   }
 
   placement(deviceId: string): Placement | undefined {
@@ -209,20 +210,15 @@ export class Registry {
   }
 
   application(id: string): ApplicationRow | undefined {
-    return this.#lookups.application.get(id);
+    return this.#kept.get('applications', id, (id) => this.#lookups.application.get(id));
   }
 
   session(id: string): SessionRow | undefined {
-    return this.#lookups.session.get(id);
+    return this.#kept.get('sessions', id, (id) => this.#lookups.session.get(id));
   }
 
-  /** Kept in memory for a while: each CONNECT asks four times. */
   credential(entityId: string): CredentialRow | undefined {
-    const known = this.#credentials.get(entityId);
-    if (known) return known;
-    const credential = this.#lookups.credential.get(entityId);
-    if (credential) this.#credentials.set(entityId, credential);
-    return credential;
+    return this.#kept.get('credentials', entityId, (id) => this.#lookups.credential.get(id));
   }
 
   certificates(fingerprint: string): CertificateRow[] {
@@ -288,16 +284,6 @@ export class Registry {
     };
   }
 
-  /** To be told after the commit that made, replaced or removed one. */
-  credentialChanged(entityId: string): void {
-    this.#credentials.delete(entityId);
-  }
-
-  /** As credentialChanged, of any number of entities. */
-  credentialsChanged(): void {
-    this.#credentials.clear();
-  }
-
   /**
    * Empties the write-ahead log, in which what has been overwritten may still stand; false when it could not be done now,
    * because somebody writes, or another program reads. It waits for nobody.
@@ -316,4 +302,13 @@ export class Registry {
     await this.query.destroy();
     this.#fence?.close();
   }
+}
+
+/** Rows that requests and connections ask for by their ids. What is noted about a connected device is part of its row. */
+function keepRows(writer: Sqlite.Database): KeptRows {
+  const kept = new KeptRows(writer);
+  for (const table of ['sessions', 'applications', 'devices']) kept.watch(table);
+  kept.watch('credentials', 'credentials', (row) => `${row}."entityId"`);
+  kept.watch('devicePresence', 'devices', (row) => `(SELECT "id" FROM "devices" WHERE "row" = ${row}."row")`);
+  return kept;
 }

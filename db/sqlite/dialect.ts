@@ -237,7 +237,7 @@ export class SqliteDialect implements Dialect {
 
   /**
    * As `of`, and a second dialect whose transactions `threaded` executes, in turn with those of the first; it owns `threaded`. The
-   * writer of both is there to be watched. `laneNow` says on whose behalf something is written.
+   * writer of both is there to be watched. `laneNow` says on whose behalf something is written; `kept` hears of commits.
    */
   static withThread(
     files: {
@@ -245,6 +245,7 @@ export class SqliteDialect implements Dialect {
       reader: Sqlite.Database;
       fence?: { checkHolder(): void } | undefined;
       laneNow?: (() => Lane | undefined) | undefined;
+      kept?: { committed(): void };
     },
     threaded: WriterThread,
   ): {
@@ -252,7 +253,7 @@ export class SqliteDialect implements Dialect {
     threaded: SqliteDialect;
     writer: Pick<Writer, 'commits' | 'waiting' | 'proveWritable'>;
   } {
-    const writer = new Writer(new StatementCache(files.writer), files.fence, files.laneNow);
+    const writer = new Writer(new StatementCache(files.writer), files.fence, files.laneNow, files.kept);
     const local = new SqliteDialect(new SqliteDriver(writer, new StatementCache(files.reader)));
     return { local, threaded: new SqliteDialect(new ThreadDriver(writer, threaded)), writer };
   }

@@ -55,19 +55,22 @@ export class Writer {
   readonly statements: StatementCache;
   readonly fence?: { checkHolder(): void };
   readonly laneNow: () => Lane | undefined;
+  readonly kept?: { committed(): void };
 
   /**
    * Before and after each commit `fence` says whether this process still holds the directory. `laneNow` says on whose behalf
-   * a transaction begins; undefined for the service itself.
+   * a transaction begins; undefined for the service itself. `kept` is told of each commit before anybody else.
    */
   constructor(
     statements: StatementCache,
     fence?: { checkHolder(): void },
     laneNow: () => Lane | undefined = () => undefined,
+    kept?: { committed(): void },
   ) {
     this.statements = statements;
     this.fence = fence;
     this.laneNow = laneNow;
+    this.kept = kept;
   }
 
   /** Transactions that wait for their turn. */
@@ -204,7 +207,11 @@ export class Writer {
     try {
       commitAsHolder(this.fence, () => {
         const from = performance.now();
-        this.#run('COMMIT');
+        try {
+          this.#run('COMMIT');
+        } finally {
+          this.kept?.committed();
+        }
         this.commits.succeeded(performance.now() - from);
       });
       group.succeed();

@@ -3,7 +3,7 @@
  * registered the address first, or an admin. They must not get the rights that are meant for the owner of the address.
  */
 
-import type { Db, Registry, Tx } from '../../db/registry/index.ts';
+import type { Db, Tx } from '../../db/registry/index.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../core/caller.ts';
 import type { RevokedCounts } from '../http/revoked-counts.ts';
@@ -86,18 +86,12 @@ async function deleteSecrets(tx: Tx, userId: string): Promise<string[]> {
 
 /** After the commit: ends the connections that a void password had opened. `caller` is told how many. */
 export function endVoided(
-  {
-    registry,
-    overlaps,
-    revocations,
-    revoked,
-  }: { revocations: Revocations; registry: Registry; overlaps: SecretOverlaps; revoked: RevokedCounts },
+  { overlaps, revocations, revoked }: { revocations: Revocations; overlaps: SecretOverlaps; revoked: RevokedCounts },
   caller: Caller,
   { sessionIds, entityIds }: Ended,
 ): void {
   for (const id of sessionIds) revoked.noteRevoked(caller, revocations.loginEnded(id));
   for (const id of entityIds) {
-    registry.credentialChanged(id);
     overlaps.changed(id, null);
     revoked.noteRevoked(caller, revocations.secretReplaced(id));
   }

@@ -162,11 +162,11 @@ async function readProfiles(ctx: IdentityContext, caller: Caller, userIds: reado
  * nobody. @throws PlatformError 404/100, 400/104 while it is an account user or has live end-users.
  */
 async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: string): Promise<void> {
-  const entityIds = await writeAs(ctx, caller, undefined, async (tx) => {
+  await writeAs(ctx, caller, undefined, async (tx) => {
     const identities = tx.selectFrom('identities').select('accountId').where('id', '=', userId);
     if ((await identities.executeTakeFirst())?.accountId !== caller.accountId) throw new PlatformError('notFound');
     await demandUnused(tx, userId);
-    const entityIds = await removeIdentity(tx, userId);
+    await removeIdentity(tx, userId);
     await ctx.audit.record(tx, {
       event: 'identityDeleted',
       outcome: 'success',
@@ -174,13 +174,12 @@ async function deleteIdentity(ctx: IdentityContext, caller: Caller, userId: stri
       actor: caller,
       target: { kind: 'identity', id: userId },
     });
-    return entityIds;
   });
-  await identityRemoved(ctx, caller, userId, entityIds);
+  await identityRemoved(ctx, caller, userId);
 }
 
-/** Removes an identity that is nobody any more, with what of it lies in the trash. @returns what that was. */
-export async function removeIdentity(tx: Tx, userId: string): Promise<string[]> {
+/** Removes an identity that is nobody any more, with what of it lies in the trash. */
+export async function removeIdentity(tx: Tx, userId: string): Promise<void> {
   const entityIds: string[] = [];
   for (const table of ['endUsers', 'accountUsers'] as const) {
     const gone = await tx.deleteFrom(table).where('userId', '=', userId).returning('id').execute();
@@ -189,7 +188,6 @@ export async function removeIdentity(tx: Tx, userId: string): Promise<string[]> 
   // The purge, which looks for what is in the trash, would not find them any more.
   for (const id of entityIds) await tx.deleteFrom('credentials').where('entityId', '=', id).execute();
   await tx.deleteFrom('identities').where('id', '=', userId).execute();
-  return entityIds;
 }
 
 /** After the commit: ends all that an identity had open. */
@@ -197,9 +195,7 @@ export async function identityRemoved(
   ctx: Pick<IdentityContext, 'registry' | 'access' | 'revoked' | 'revocations'>,
   by: Caller,
   userId: string,
-  entityIds: readonly string[],
 ): Promise<void> {
-  for (const id of entityIds) ctx.registry.credentialChanged(id);
   ctx.access.identityChanged(userId);
   ctx.revoked.noteRevoked(by, await ctx.revocations.principalDeleted(by.accountId, userId));
   await ctx.registry.query.deleteFrom('accessTokens').where('ownerId', '=', userId).execute();

@@ -49,10 +49,9 @@ export async function removeAccounts(ctx: RemovalServices, accounts: readonly st
 }
 
 /** What is kept in memory of rows is read again. */
-export function forgetCaches({ access, fields, registry }: RemovalServices): void {
+export function forgetCaches({ access, fields }: Pick<RemovalServices, 'access' | 'fields'>): void {
   access.accountsChanged();
   fields.accountsChanged();
-  registry.credentialsChanged();
 }
 
 /** Whether rows were removed. */

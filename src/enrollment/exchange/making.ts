@@ -134,7 +134,6 @@ async function makeFirst(
     return device;
   });
   ctx.access.deviceChanged(deviceId);
-  ctx.registry.credentialChanged(deviceId);
   return { isNew: true, device: row, credential: toldOf(fresh) };
 }
 

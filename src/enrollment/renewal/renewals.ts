@@ -136,7 +136,6 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
   /** What follows a commit: connections that were made with what has ended end. */
   async #settle(deviceId: string, { certificateIds }: Ended): Promise<void> {
     const { registry, overlaps, revocations } = this.#ctx;
-    registry.credentialChanged(deviceId);
     overlaps.changed(deviceId, registry.credential(deviceId)?.previousUntil ?? null);
     const row = await rowOf(registry.query, deviceId);
     if (row) this.#ends.set(deviceId, Date.parse(row.until));

@@ -213,13 +213,13 @@ export async function deletePerson(ctx: IdentityContext, asked: Provisioner, id:
     const sessionIds = await setActive(ctx, tx, provider, userId, false);
     const followed: Followed = { ...mapped, sessionIds, entityIds: await entitiesOf(tx, userId, mapped.entityIds) };
     const isOnlyOurs = followed.entityIds.every((one) => mapped.entityIds.includes(one));
-    const removed =
-      identity.identityProviderId === provider.id && isOnlyOurs ? await removeIdentity(tx, userId) : undefined;
+    const removed = identity.identityProviderId === provider.id && isOnlyOurs;
+    if (removed) await removeIdentity(tx, userId);
     await recordPerson(ctx, tx, asked, row, 'deleted');
     return { row, followed, removed };
   });
   await endFollowed(ctx, asked.by, [followed]);
-  if (removed) await identityRemoved(ctx, asked.by, row.userId, removed);
+  if (removed) await identityRemoved(ctx, asked.by, row.userId);
 }
 
 function recordPerson(ctx: IdentityContext, tx: Tx, { by, provider }: Provisioner, row: ScimUser, change: string) {

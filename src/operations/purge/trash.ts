@@ -54,10 +54,7 @@ export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
       await tx.deleteFrom('commands').where('deviceId', 'in', ids).execute();
       await removeEntities(tx, 'devices', ids);
     });
-  for (const id of ids) {
-    ctx.access.deviceChanged(id);
-    ctx.registry.credentialChanged(id);
-  }
+  for (const id of ids) ctx.access.deviceChanged(id);
   return ids.length > 0;
 }
 
@@ -159,7 +156,6 @@ export async function purgeUnreferenced(ctx: PurgeContext): Promise<boolean> {
     for (const id of dead) {
       ctx.access.organizationPurged(id);
       ctx.access.channelsChanged(id);
-      ctx.registry.credentialChanged(id);
       ctx.fields.changed(id);
     }
   }

@@ -202,7 +202,6 @@ type Stored = {
 /** After the commit of storeSecret: secrets that are in force no more end, with the connections made with them. */
 export function secretStored(ctx: Stored, caller: Caller, entityId: string, activated: boolean): void {
   const { registry, overlaps, downlink, revocations, revoked, access } = ctx;
-  registry.credentialChanged(entityId);
   // As it is in the file: another regeneration may have been committed meanwhile, and told first.
   const until = registry.credential(entityId)?.previousUntil ?? null;
   overlaps.changed(entityId, until);

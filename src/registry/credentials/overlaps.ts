@@ -103,7 +103,6 @@ export class Overlaps {
 
   /** Unless another overlap has begun meanwhile. */
   #forgetEntity(entityId: string): void {
-    this.#registry.credentialChanged(entityId);
     if (this.#registry.credential(entityId)?.previousUntil == null) this.#ends.delete(entityId);
   }
 }
