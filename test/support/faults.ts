@@ -507,17 +507,22 @@ export function interceptSearches(
 
 // How often the service does what no answer tells.
 
-/** Payloads whose points have been read since. */
-export function countPayloadReads(t: Test, { server }: Service): () => number {
-  let count = 0;
+/** Payloads whose points began to be read since, and those of which it has ended. */
+export function countPayloadReads(t: Test, { server }: Service): { begun(): number; ended(): number } {
+  let [begun, ended] = [0, 0];
   const by =
     (read: typeof server.ctx.payloads.read): typeof read =>
     (...asked) => {
-      count += 1;
-      return read(...asked);
+      begun += 1;
+      const reading = read(...asked);
+      const end = () => {
+        ended += 1;
+      };
+      void Promise.resolve(reading).then(end, end);
+      return reading;
     };
   t.teardown(replace(server.ctx.payloads, 'read', by));
-  return () => count;
+  return { begun: () => begun, ended: () => ended };
 }
 
 /** Messages in queues of stored sessions whose topics have been looked at since. */
