@@ -1,8 +1,8 @@
 /** One unit by single calls, each under a key of its own: device, secret and code. */
 import { stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { withCode } from '../../src/factory/claim-url.ts';
 import type { Unit } from '../../src/factory/provisioning/unit.ts';
+import { withCode } from '../../src/registry/addresses.ts';
 import { refused, trouble, UsageError } from '../usage.ts';
 import { type Answer, type Client, reasonOf } from './client.ts';
 import type { Chunk, ChunkState, FailedUnit, UnitRow } from './journal.ts';

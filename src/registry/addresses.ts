@@ -17,6 +17,14 @@ export function claimUrl({ config }: { config: Config }): string {
   return `${config.publicUrl ?? own}/claim`;
 }
 
+/** The claim URL with a code, as in the QR code of a label. */
+export function withCode(claim: string, code: string, accountId: string): string {
+  const url = new URL(claim);
+  url.searchParams.set('code', code);
+  url.searchParams.set('account', accountId);
+  return url.href;
+}
+
 function ownHost({ host }: Config): string {
   return host.includes(':') ? `[${host}]` : host;
 }
