@@ -40,6 +40,7 @@ import * as possession from './0046-possession.ts';
 import * as directoryMarks from './0047-directory-marks.ts';
 import * as serialNumbers from './0050-serial-numbers.ts';
 import * as namesOfAuthorities from './0052-names-of-authorities.ts';
+import * as kindsOfCodes from './0053-kinds-of-codes.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -139,6 +140,7 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "deviceTemplates" ADD COLUMN "skipSameVersion" INTEGER NOT NULL DEFAULT 1',
   ),
   namesOfAuthorities,
+  kindsOfCodes,
 ];
 
 /**

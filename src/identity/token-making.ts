@@ -10,7 +10,8 @@ import { demandWithin } from '../core/limits/table.ts';
 import { readDate } from '../entity/routes.ts';
 import type { IdentityContext } from './context.ts';
 
-const year = 366 * 24 * 60 * 60_000;
+const day = 24 * 60 * 60_000;
+const spans = { 'one year': 366 * day, '30 days': 30 * day };
 type TokenRow = Row<'accessTokens'>;
 type WantedToken = Pick<TokenRow, 'ownerId' | 'name' | 'expires' | 'rights' | 'organizationId'>;
 
@@ -21,11 +22,11 @@ export function demandMaker(caller: Caller): void {
     throw new PlatformError('forbidden', { message: 'Only people and back-ends make tokens.' });
 }
 
-/** @throws PlatformError 400/106 for a moment that is past, or more than a year away. */
-export function readExpiry(clock: Clock, text: string): string {
+/** @throws PlatformError 400/106 for what is no date, a moment that is past, or one that is too far away. */
+export function readExpiry(clock: Clock, text: string, most: keyof typeof spans = 'one year'): string {
   const expires = readDate('expiresAt', text) ?? 0;
-  if (expires <= clock.now() || expires > clock.now() + year)
-    throw invalid('expiresAt', 'must be in the future, and at most one year from now');
+  if (expires <= clock.now() || expires > clock.now() + spans[most])
+    throw invalid('expiresAt', `must be in the future, and at most ${most} from now`);
   return new Date(expires).toISOString();
 }
 

@@ -64,6 +64,7 @@ import { brandingRoutes, publicBrandingRoutes } from '../registry/branding.ts';
 import { channelTemplateRoutes } from '../registry/channel-templates.ts';
 import { associationRoutes } from '../registry/credentials/association.ts';
 import { credentialRoutes } from '../registry/credentials/credentials.ts';
+import { giveAwayRoutes } from '../registry/credentials/give-away.ts';
 import { replacementRoutes } from '../registry/credentials/replacement.ts';
 import { signUpRoutes } from '../registry/credentials/sign-up.ts';
 import { customFieldRoutes } from '../registry/custom-fields.ts';
@@ -124,6 +125,7 @@ const forCallers: readonly Mount[] = [
   certificateAuthorityRoutes,
   issuerRoutes,
   associationRoutes,
+  giveAwayRoutes,
   brandingRoutes,
   addressRoutes,
   batchRoutes,

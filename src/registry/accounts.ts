@@ -72,7 +72,7 @@ export async function createAccount(
       });
     await tx
       .insertInto('accounts')
-      .values({ id: accountId, name, created: timestamp(clock), retentionDays: null, signUp: 1 })
+      .values({ id: accountId, name, created: timestamp(clock), retentionDays: null, signUp: 1, customersMayRemove: 1 })
       .execute();
     await insertIdentity(tx, 'adminEmail', identity);
     await insert(tx, 'accountUsers', {

@@ -36,7 +36,11 @@ const brandingShape = Type.Object(
 );
 const claiming = Type.Object({
   signUp: Type.Boolean({ description: 'Whether anyone who holds an unclaimed device may sign up with its code.' }),
+  customersMayRemove: Type.Boolean({
+    description: 'Whether the people of an organization may take its devices out of it, which then belong to nobody.',
+  }),
 });
+const claimingBody = Type.Partial(claiming, { description: 'What is left out stays.' });
 const claimingShape = Type.Object({ claiming }, { description: 'How devices of the account are claimed.' });
 
 /** Reads what the account has chosen. @throws PlatformError 404/100. */
@@ -75,8 +79,9 @@ export function publicBrandingRoutes(app: App, ctx: RegistryContext): void {
 export function brandingRoutes(app: App, ctx: RegistryContext): void {
   const { registry } = ctx;
   const readClaiming = async ({ accountId }: Caller) => {
-    const accounts = registry.query.selectFrom('accounts').select('signUp').where('id', '=', accountId);
-    return { claiming: { signUp: (await accounts.executeTakeFirstOrThrow()).signUp === 1 } };
+    const accounts = registry.query.selectFrom('accounts').select(['signUp', 'customersMayRemove']);
+    const { signUp, customersMayRemove } = await accounts.where('id', '=', accountId).executeTakeFirstOrThrow();
+    return { claiming: { signUp: signUp === 1, customersMayRemove: customersMayRemove === 1 } };
   };
   app.put(
     '/account/branding',
@@ -103,7 +108,7 @@ export function brandingRoutes(app: App, ctx: RegistryContext): void {
       schema: {
         tags,
         operationId: 'getClaiming',
-        summary: 'Read whether people may sign up with the code of a device',
+        summary: 'Read whether people may sign up with the code of a device, and remove devices',
         description: 'They may unless an admin has switched it off.',
         response: { 200: claimingShape },
       },
@@ -117,20 +122,22 @@ export function brandingRoutes(app: App, ctx: RegistryContext): void {
       schema: {
         tags,
         operationId: 'updateClaiming',
-        summary: 'Change whether people may sign up with the code of a device',
-        description: 'People who have a login claim devices in either case.',
-        body: claiming,
+        summary: 'Change whether people may sign up with the code of a device, and remove devices',
+        description: 'People who have a login claim devices, and give theirs away, in either case.',
+        body: claimingBody,
         response: { 200: claimingShape },
       },
     },
-    async ({ caller, body: { signUp } }) => {
+    async ({ caller, body }) => {
       const { accountId } = caller;
+      const given = Object.entries(body).filter(([name]) => name in claiming.properties);
+      const changes = Object.fromEntries(given.map(([name, value]) => [name, value ? 1 : 0]));
       await writeAs(ctx, caller, undefined, async (tx) => {
-        const changes = { signUp: signUp ? 1 : 0 };
+        if (given.length === 0) return;
         await tx.updateTable('accounts').set(changes).where('id', '=', accountId).execute();
         const target = { kind: 'account', id: accountId } as const;
         const changed = { event: 'claimingChanged', outcome: 'success', accountId, actor: caller, target } as const;
-        await ctx.audit.record(tx, { ...changed, details: { signUp } });
+        await ctx.audit.record(tx, { ...changed, details: Object.fromEntries(given) });
       });
       return readClaiming(caller);
     },

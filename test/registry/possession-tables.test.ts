@@ -15,7 +15,9 @@ const tables: Record<string, Record<string, string>> = {
     'messages.db': 'aheadPoints categoryMarks latePoints logs mqttRetained points series',
   },
   'what waits ends with the possession': { 'messages.db': 'mqttMessages mqttQueue mqttWills' },
-  'a claim ends it, and callers of the whole account make it': { 'registry.db': 'associationCodes' },
+  'a claim ends it; callers of the whole account make it, or its owner, and then it ends with the possession': {
+    'registry.db': 'associationCodes',
+  },
   'callers of the whole account alone read it': {
     'registry.db': 'enrollments firmwareTargets jobRows verifications',
     'messages.db': 'outbox',

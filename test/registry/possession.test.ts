@@ -240,6 +240,20 @@ for (const [how, move] of [
       await claim(service, unit.device.id, second.id, next.token);
     },
   ],
+  [
+    'a claim by the code of its owner',
+    async ({ service, unit, second, former, next }) => {
+      const body = { deviceId: unit.device.id };
+      const { associationCode } = await service.ok('POST', '/api/v1/association/give-away', {
+        body,
+        token: former.token,
+      });
+      await service.ok('POST', '/api/v1/association/start-association-with-code', {
+        body: { associationCode, organizationId: second.id },
+        token: next.token,
+      });
+    },
+  ],
 ] as Array<[string, (all: Awaited<ReturnType<typeof customers>>) => Promise<unknown>]>)
   t.test(`after ${how}, the next owner sees nothing of before, and the account everything`, async (t) => {
     const all = await customers(t);

@@ -7,7 +7,8 @@ export const maxRetentionDays = 36_500;
 
 /**
  * `retentionDays`: how long messages are kept; null is the service's default, 0 forever. `signUp` is 1 when anyone who holds
- * an unclaimed device may make a login of their own with its code.
+ * an unclaimed device may make a login of their own with its code, `customersMayRemove` when the people of an organization may take its
+ * devices out of it.
  */
 export const AccountRecord = Type.Object({
   id: Id,
@@ -15,6 +16,7 @@ export const AccountRecord = Type.Object({
   created: DateText,
   retentionDays: Nullable(Type.Integer()),
   signUp: Type.Integer(),
+  customersMayRemove: Type.Integer(),
 });
 
 /** How the pages look that an account's customers see. `logo` is a data URL. */

@@ -135,14 +135,19 @@ export const CredentialRecord = Type.Object({
 /** When a device has published first since it was provisioned. */
 export const PublicationRecord = Type.Object({ deviceId: Id, time: DateText });
 
-/** One code per device; the device's former code is gone. `keepHistory`: who claims with it sees what the device has done. */
+/** `label` counts until another takes its place. With `giveAway` an owner gives the device away; it counts once, and `expires`. */
+export const codeKinds = ['label', 'giveAway'] as const;
+
+/** A device has one code of each kind. `keepHistory`: who claims with it sees what the device has done. */
 export const AssociationCodeRecord = Type.Object({
   deviceId: Id,
+  kind: oneOf(codeKinds),
   accountId: Id,
   codeHash: Type.String(),
   created: DateText,
   createdById: Type.String(),
   keepHistory: Type.Integer(),
+  expires: OptionalDate,
 });
 
 /**

@@ -198,7 +198,8 @@ async function makeUnits(
     tx,
     'associationCodes',
     making.map(({ device, codeHash }) => {
-      return { deviceId: device.id, accountId, codeHash, created: now, createdById, keepHistory: 0 };
+      const code = { kind: 'label', keepHistory: 0, expires: null } as const;
+      return { ...code, deviceId: device.id, accountId, codeHash, created: now, createdById };
     }),
   );
   const sealedResult = sealUnits(seal, making);

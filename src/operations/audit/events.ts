@@ -41,6 +41,8 @@ export const auditEvents = [
   'deviceEnrolled',
   'enrollmentAllowed',
   'associationCodeCreated',
+  'giveAwayStarted',
+  'giveAwayWithdrawn',
   'deviceReplaced',
   'association',
   'jobStarted',

@@ -30,10 +30,10 @@ export async function purgeRevoked({ registry, clock }: PurgeContext): Promise<b
   return (await gone.executeTakeFirst()).numDeletedRows > 0n;
 }
 
-/** Rows that end by themselves: tokens, and logins that nobody went on with in time. */
+/** Rows that end by themselves: tokens, codes, and logins that nobody went on with in time. */
 export async function purgeExpired({ registry, clock }: PurgeContext): Promise<boolean> {
   let purged = 0n;
-  for (const table of ['federatedLogins', 'mailedTokens', 'mfaLogins', 'accessTokens'] as const) {
+  for (const table of ['federatedLogins', 'mailedTokens', 'mfaLogins', 'accessTokens', 'associationCodes'] as const) {
     const gone = sql`delete from ${sql.table(table)} where rowid in
       (select rowid from ${sql.table(table)} where "expires" <= ${timestamp(clock)} limit ${stepSize})`;
     purged += (await gone.execute(registry.query)).numAffectedRows ?? 0n;

@@ -1,21 +1,18 @@
 /** Association: anyone who holds a device's code may move it into an organization in its reach. */
 
 import { type Static, Type } from 'typebox';
-import { findEntity } from '../../../db/registry/entities.ts';
 import { Id } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
-import { timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
-import { inGroups } from '../../core/formats/crockford.ts';
 import { limitTries } from '../../core/limits/tries.ts';
 import { entityVersion, etagOf } from '../../entity/routes.ts';
-import { findLive, formatVersion, writeAs } from '../../entity/verbs.ts';
+import { findLive, formatVersion } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
 import { keepHistory } from '../devices/device.ts';
 import { demandKeeping } from '../devices/possession.ts';
-import { findByCode, hashOfCode, makeCode, readCode } from './association-codes.ts';
+import { findByCode, readCode, renewCode, taken, unknownCode } from './association-codes.ts';
 
 const createBody = Type.Object({ deviceId: Type.String(), keepHistory });
 const startBody = Type.Object({
@@ -93,50 +90,41 @@ export function associationRoutes(app: App, ctx: RegistryContext): void {
   );
 }
 
-/** @throws PlatformError 403/21, 404/100 for a device that is not there or out of reach, 410/107 for one in the trash. */
+/** @throws PlatformError 403/21 for `keepHistory`, and as renewCode. */
 async function createCode(ctx: RegistryContext, caller: Caller, body: Static<typeof createBody>) {
-  const { access, clock, audit } = ctx;
-  const { deviceId, keepHistory: keeps = false } = body;
-  demandKeeping(caller, keeps);
-  const code = makeCode();
-  const codeHash = hashOfCode(ctx.sealing, caller.accountId, code);
-  const version = await writeAs(ctx, caller, undefined, async (tx) => {
-    const device = await findEntity(tx, 'devices', deviceId);
-    if (!device || !access.reachesDevice(caller, device)) throw new PlatformError('notFound');
-    if (device.deleted !== null) throw new PlatformError('deleted');
-    const { accountId } = caller;
-    await tx.deleteFrom('associationCodes').where('deviceId', '=', deviceId).execute();
-    await tx
-      .insertInto('associationCodes')
-      .values({
-        ...{ deviceId, accountId, codeHash, created: timestamp(clock), createdById: caller.id },
-        keepHistory: keeps ? 1 : 0,
-      })
-      .execute();
-    const target = { kind: 'device', id: deviceId } as const;
-    await audit.record(tx, { event: 'associationCodeCreated', outcome: 'success', accountId, actor: caller, target });
-    return formatVersion(device.version);
-  });
-  return { associationCode: inGroups(code), version };
+  const { deviceId, keepHistory = false } = body;
+  demandKeeping(caller, keepHistory);
+  const label = { kind: 'label', keepHistory: keepHistory ? 1 : 0, expires: null } as const;
+  const { associationCode, device } = await renewCode(ctx, caller, deviceId, label, (tx) =>
+    ctx.audit.record(tx, {
+      event: 'associationCodeCreated',
+      outcome: 'success',
+      accountId: caller.accountId,
+      actor: caller,
+      target: { kind: 'device', id: deviceId },
+    }),
+  );
+  return { associationCode, version: formatVersion(device.version) };
 }
 
 /**
  * Moves the device into the organization of the body, directly or through an end-user; returns its id and version. @throws
- * PlatformError 400/102, 404/100 for an unknown code, 422 for a device out of reach or in the trash, 403/21 for an unconfirmed person.
+ * PlatformError 400/102, 404/100 for an unknown code, 403/21 for an unconfirmed person, 422 for a device in the trash, or of an owner
+ * whom the caller does not reach and who does not give it away.
  */
 async function start(ctx: RegistryContext, caller: Caller, code: string, body: Static<typeof startBody>) {
   const { access } = ctx;
   const { accountId } = caller;
   const organizationId = await targetOrganization(ctx, caller, body);
   const found = await findByCode(ctx, accountId, code);
-  if (!found) throw new PlatformError('notFound', { message: 'The association code does not exist.' });
+  if (!found) throw unknownCode();
   if (found.deleted !== null) throw new PlatformError('association', { message: 'The device is deleted.' });
-  if (found.organizationId !== null && !access.reaches(caller, caller.accountId, found.organizationId))
-    throw new PlatformError('association', { message: 'The device belongs to another organization.' });
-  if (found.organizationId === null) await demandConfirmed(ctx, caller);
-  const { id, codeHash } = found;
-  const place = { from: found.organizationId, to: organizationId };
-  const device = await associateDevice(ctx, caller, { id, codeHash, ...place });
+  const { id, codeHash, organizationId: from } = found;
+  if (!access.reaches(caller, accountId, from)) {
+    if (found.kind === 'label' && from !== null) throw taken();
+    await demandConfirmed(ctx, caller);
+  }
+  const device = await associateDevice(ctx, caller, { id, codeHash, from, to: organizationId });
   return { deviceId: id, version: formatVersion(device.version) };
 }
 

@@ -23,7 +23,7 @@ import { headingFor, sendEmail, signUpEmail } from '../../operations/emails/text
 import type { RegistryContext } from '../context.ts';
 import { associateWithin, deviceChanged } from '../devices/changes.ts';
 import { insertOwnOrganization } from '../own-organization.ts';
-import { findByCode, readCode } from './association-codes.ts';
+import { findByCode, readCode, taken, unknownCode } from './association-codes.ts';
 
 const tags = ['Association'];
 const maxIdLength = 255;
@@ -39,7 +39,14 @@ const lookedUp = Type.Object(
   {
     serialNumber: Type.String(),
     productName: Type.String(),
-    signUp: Type.Boolean({ description: 'Whether a person can sign up with the code: nobody has claimed the device.' }),
+    signUp: Type.Boolean({
+      description:
+        'Whether a person can sign up with the code: the device belongs to nobody, or its owner gives it away.',
+    }),
+    taken: Type.Boolean({
+      description:
+        'Whether the device belongs to somebody who does not give it away with this code: only people of the same organizations can move it.',
+    }),
   },
   { description: 'What the code is for.' },
 );
@@ -134,7 +141,7 @@ async function wrongCode(ctx: SignUpServices, accountId: string, address: string
   const account = ctx.registry.query.selectFrom('accounts').select('id').where('id', '=', accountId);
   if (await account.executeTakeFirst())
     ctx.audit.addSoon({ event: 'association', outcome: 'failure', accountId, address });
-  return new PlatformError('notFound', { message: 'The association code does not exist.' });
+  return unknownCode();
 }
 
 async function lookUp({ registry }: SignUpServices, accountId: string, found: Found): Promise<Static<typeof lookedUp>> {
@@ -143,8 +150,13 @@ async function lookUp({ registry }: SignUpServices, accountId: string, found: Fo
     .select('name')
     .where('id', '=', found.deviceTemplateId)
     .executeTakeFirstOrThrow();
-  const signUp = found.organizationId === null && (await allowsSignUp(registry.query, accountId));
-  return { serialNumber: found.serialNumber, productName: name, signUp };
+  const taken = isTaken(found);
+  const signUp = !taken && (await allowsSignUp(registry.query, accountId));
+  return { serialNumber: found.serialNumber, productName: name, signUp, taken };
+}
+
+function isTaken({ kind, organizationId }: Found): boolean {
+  return kind === 'label' && organizationId !== null;
 }
 
 async function allowsSignUp(db: SignUpServices['registry']['query'], accountId: string): Promise<boolean> {
@@ -179,7 +191,7 @@ async function signUp(ctx: SignUpServices, reply: FastifyReply, body: Body, foun
   };
   if (identity) return answerAgain(identity);
   if (!(await allowsSignUp(ctx.registry.query, accountId))) throw noSignUp();
-  if (found.organizationId !== null) throw taken();
+  if (isTaken(found)) throw taken();
   ctx.keeping.demandRoom(accountId);
   const hash = () => passwords.hashNew('password', password, emailAddress, lane);
   const passwordHash = await ctx.loginLimits.unlessItFails(attempt, hash);
@@ -201,10 +213,6 @@ function otherLogin(): PlatformError {
 
 function noSignUp(): PlatformError {
   return new PlatformError('forbidden', { message: 'People cannot sign up here by themselves. Sign in to claim.' });
-}
-
-function taken(): PlatformError {
-  return new PlatformError('association', { message: 'The device belongs to somebody already.' });
 }
 
 /**
@@ -230,8 +238,8 @@ async function make(ctx: SignUpServices, body: Body, passwordHash: string, found
     await ctx.audit.record(tx, { event: 'identityCreated', outcome: 'success', accountId, actor, target, details });
     const organizationName = body.organizationName ?? email.slice(0, email.indexOf('@'));
     const organization = await insertOwnOrganization(ctx, tx, caller, organizationName);
-    const { id, codeHash } = found;
-    const changed = await associateWithin(tx, ctx, caller, { id, codeHash, from: null, to: organization.id });
+    const { id, codeHash, organizationId: from } = found;
+    const changed = await associateWithin(tx, ctx, caller, { id, codeHash, from, to: organization.id });
     const token = await makeMailedToken(tx, ctx.clock, { accountId, userId: identity.id, kind: 'email', email });
     return { organization, changed, token };
   });

@@ -5,7 +5,7 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../core/access.ts';
-import type { Caller } from '../../core/caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
 import type { Clock } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { wholeSight } from '../../core/history-window.ts';
@@ -29,6 +29,7 @@ import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
+import { counts, endGiveAway, taken, unknownCode } from '../credentials/association-codes.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 import { versionSaid } from './firmware-version.ts';
 import { demandKeeping, firstPossession, placing } from './possession.ts';
@@ -148,11 +149,22 @@ function changeFields(
   });
 }
 
-/** Demands that a device may be put there. @throws PlatformError 400/102. */
+/** Demands that a device may be put there. @throws PlatformError 400/102, and as demandRemoving. */
 async function demandPlace(tx: Tx, caller: Caller, organizationId: string | null): Promise<void> {
-  if (organizationId !== null)
-    await demandReference(tx, 'organizations', caller.accountId, organizationId, 'organizationId');
+  if (organizationId === null) return demandRemoving(tx, caller);
+  await demandReference(tx, 'organizations', caller.accountId, organizationId, 'organizationId');
   await demandInto(tx, caller, 'organizationId', organizationId);
+}
+
+/** @throws PlatformError 403/21 where only callers of the whole account may take a device out of its organization. */
+async function demandRemoving(tx: Tx, caller: Caller): Promise<void> {
+  if (isAccountWide(caller)) return;
+  const accounts = tx.selectFrom('accounts').select('customersMayRemove').where('id', '=', caller.accountId);
+  if ((await accounts.executeTakeFirst())?.customersMayRemove === 1) return;
+  throw new PlatformError('forbidden', {
+    message: 'Only an admin can remove a device from its organization here. You can give it away.',
+    details: [{ path: 'organizationId', message: 'must not be null' }],
+  });
 }
 
 /** Tells everybody whom a change concerns, after its commit. */
@@ -251,7 +263,7 @@ export async function associateDevice(
 
 /**
  * As associateDevice, in a transaction of the caller's; `deviceChanged` is to follow. @throws PlatformError 404/100 for a code that
- * was replaced, 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
+ * has ended, 400/102 for an organization that is gone, 422 for a device that has been moved or deleted.
  */
 export async function associateWithin(
   tx: Tx,
@@ -259,12 +271,15 @@ export async function associateWithin(
   caller: Caller,
   { id, codeHash, from, to }: Association,
 ): Promise<Changed> {
-  const codes = tx.selectFrom('associationCodes').select('keepHistory').where('deviceId', '=', id);
-  const code = await codes.where('codeHash', '=', codeHash).executeTakeFirst();
-  if (!code) throw new PlatformError('notFound');
+  const codes = tx.selectFrom('associationCodes').select(['kind', 'keepHistory', 'expires']);
+  const code = await codes.where('deviceId', '=', id).where('codeHash', '=', codeHash).executeTakeFirst();
+  if (!code || !counts(clock, code)) throw unknownCode();
   const before = await findEntity(tx, 'devices', id);
-  if (!before || before.deleted !== null || before.organizationId !== from) throw new PlatformError('association');
+  if (!before || before.deleted !== null) throw new PlatformError('association');
+  // Another claim was first. A code to give it away has ended when the device is no longer its giver's.
+  if (code.kind === 'label' && before.organizationId !== from) throw taken();
   await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');
+  if (code.kind === 'giveAway') await endGiveAway(tx, clock, id);
   const placed = await placing(tx, clock, before, to, code.keepHistory === 1);
   const changes = { ...placed, provisioningState: 'associated' };
   const after = await change(tx, 'devices', id, 'latest', { caller, clock }, changes);

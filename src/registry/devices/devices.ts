@@ -2,7 +2,7 @@
 
 import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
-import { type Caller, isAccountWide } from '../../core/caller.ts';
+import type { Caller } from '../../core/caller.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
 import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { readNew } from '../../entity/columns.ts';
@@ -102,11 +102,10 @@ async function update(
 ) {
   const { access } = ctx;
   const before = demandLive(found);
-  if (body.organizationId !== undefined && body.organizationId !== before.organizationId && !isAccountWide(caller)) {
-    if (body.organizationId === null)
-      throw new PlatformError('forbidden', { message: 'Only an admin can remove a device from its organization.' });
-    if (!access.reaches(caller, caller.accountId, body.organizationId)) throw unknownReference('organizationId');
-  }
+  const { organizationId: to = null } = body;
+  // To take it out of all organizations is another question: demandRemoving.
+  if (to !== null && to !== before.organizationId && !access.reaches(caller, caller.accountId, to))
+    throw unknownReference('organizationId');
   return showDevice(ctx, caller, await updateDevice(ctx, caller, before.id, version, body));
 }
 

@@ -10,6 +10,7 @@ import { type Clock, timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { livePath } from '../../entity/standing.ts';
 import type { Changes } from '../../entity/verbs.ts';
+import { endGiveAway } from '../credentials/association-codes.ts';
 
 type Left = Pick<Row<'devices'>, 'leftTree' | 'leftFirst' | 'leftSince'>;
 const nobodyLeft: Left = { leftTree: null, leftFirst: null, leftSince: null };
@@ -28,7 +29,10 @@ export function demandKeeping(caller: Caller, keepHistory: boolean | undefined):
 
 const noAddress = { externalIp: null, geoIpLatitude: null, geoIpLongitude: null, reverseDns: null };
 
-/** What changes of a device that goes to another organization, or to none: its place, and from when on its people see it. */
+/**
+ * What changes of a device that goes to another organization, or to none: its place, and from when on its people see it. A code with
+ * which its owner gives it away ends when the device is no longer theirs.
+ */
 export async function placing(
   tx: Tx,
   clock: Clock,
@@ -40,6 +44,7 @@ export async function placing(
   const [tree, next] = [await topOf(tx, from), await topOf(tx, to)];
   const isFirst = from === null && leftTree === null;
   if (tree === next || isFirst) return { organizationId: to };
+  await endGiveAway(tx, clock, device.id);
   // An owner that gets it back, or gets its history too, sees what the last owner saw, wherever the device was in between.
   if (keepHistory || (leftTree !== null && leftTree === next)) {
     const seen = leftFirst === null ? {} : { possessionFirst: leftFirst, possessionSince: leftSince };
@@ -61,11 +66,15 @@ export async function placing(
 /** As placing without keeping, of all devices below an organization that has come below another top-level one. */
 export async function treeChanged(tx: Tx, clock: Clock, organizationId: string): Promise<void> {
   const now = timestamp(clock);
-  await sql`with recursive "below"("id") as (
+  const below = sql`with recursive "below"("id") as (
       select ${organizationId} union select o."id" from "organizations" o join "below" b on o."parentId" = b."id"
-    ) update "devices" set "possession" = "possession" + 1, "possessionFirst" = "possession" + 1,
+    )`;
+  const within = sql`"organizationId" in (select "id" from "below")`;
+  await sql`${below} update "associationCodes" set "expires" = ${now} where "kind" = 'giveAway' and "expires" > ${now}
+    and "deviceId" in (select "id" from "devices" where ${within})`.execute(tx);
+  await sql`${below} update "devices" set "possession" = "possession" + 1, "possessionFirst" = "possession" + 1,
       "possessionSince" = max(coalesce("possessionSince", ''), ${now})
-    where "organizationId" in (select "id" from "below")`.execute(tx);
+    where ${within}`.execute(tx);
 }
 
 /** The top-level organization above one, or itself. */
