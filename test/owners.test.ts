@@ -87,6 +87,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   jobs: { counts: ['jobs', 'jobRows', 'jobRowBytes'], and: ['jobs'] },
   jobRows: { within: 'jobs', limits: ['jobRows', 'jobRowBytes'] },
   associationCodes: entity,
+  supportRequests: entity,
   refusals: { counts: ['refusals'], and: ['refusals'] },
   deviceCounts: { because: derived },
   placedDeviceCounts: { because: derived },

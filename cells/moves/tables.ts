@@ -61,6 +61,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   refusals: { where: own, omit: 'sequence' },
   publications: { where: of('deviceId', 'devices') },
   associationCodes: { where: own },
+  supportRequests: { where: own },
   credentials: { where: own },
   enrollmentRefusals: { where: own, omit: 'sequence' },
   enrollments: { where: own },

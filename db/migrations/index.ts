@@ -41,6 +41,7 @@ import * as directoryMarks from './0047-directory-marks.ts';
 import * as serialNumbers from './0050-serial-numbers.ts';
 import * as namesOfAuthorities from './0052-names-of-authorities.ts';
 import * as kindsOfCodes from './0053-kinds-of-codes.ts';
+import * as support from './0054-support.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -141,6 +142,7 @@ export const registryMigrations: readonly Migration[] = [
   ),
   namesOfAuthorities,
   kindsOfCodes,
+  support,
 ];
 
 /**

@@ -26,6 +26,7 @@ import type {
   PublicationRecord,
   presenceNames,
   RefusalRecord,
+  SupportRequestRecord,
 } from './records/devices.ts';
 import type {
   CommandCountRecord,
@@ -95,6 +96,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   jobRows: Static<typeof JobRowRecord>;
   associationCodes: Static<typeof AssociationCodeRecord>;
   refusals: Static<typeof RefusalRecord> & { sequence: Generated<number> };
+  supportRequests: Static<typeof SupportRequestRecord>;
   deviceCounts: Static<typeof DeviceCountRecord>;
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
   firmwareVersionCounts: Static<typeof FirmwareVersionCountRecord>;

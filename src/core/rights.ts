@@ -25,6 +25,7 @@ export type EntityKind =
   | 'associationCode'
   | 'association'
   | 'replacement'
+  | 'supportRequest'
   | 'verification'
   | 'job'
   | 'bulkChange'
@@ -75,6 +76,8 @@ const administration = {
   associationCode: ['create'],
   association: ['create'],
   replacement: ['create'],
+  // Whoever sees a device may ask; callers of the account read it and close it.
+  supportRequest: ['read', 'delete'],
   verification: ['create', 'read'],
   job: ['create', 'read', 'update'],
   bulkChange: ['create'],
@@ -143,6 +146,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
         associationCode: administration.associationCode,
         association: administration.association,
         replacement: administration.replacement,
+        supportRequest: administration.supportRequest,
         verification: administration.verification,
         job: administration.job,
         bulkChange: administration.bulkChange,
@@ -159,6 +163,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
         // A secret of a device publishes.
         device: ['read', 'publish', 'subscribe'],
         session: administration.session,
+        supportRequest: administration.supportRequest,
         mqttCredential: administration.mqttCredential,
         command: ['create', 'read'],
       },

@@ -19,7 +19,7 @@ const tables: Record<string, Record<string, string>> = {
     'registry.db': 'associationCodes',
   },
   'callers of the whole account alone read it': {
-    'registry.db': 'enrollments firmwareTargets jobRows verifications',
+    'registry.db': 'enrollments firmwareTargets jobRows supportRequests verifications',
     'messages.db': 'outbox',
   },
   'the device proves itself with it, for whomever it works': {

@@ -169,6 +169,18 @@ export const RefusalRecord = Type.Object({
   principalId: OptionalText,
 });
 
+/** A request for support that is open. `log` and `refusals` are JSON: what had happened to the device in the day before. */
+export const SupportRequestRecord = Type.Object({
+  id: Id,
+  accountId: Id,
+  deviceId: Id,
+  created: DateText,
+  createdById: Type.String(),
+  message: OptionalText,
+  log: Type.String(),
+  refusals: Type.String(),
+});
+
 /** How many live devices of an account are alike in what the lists filter by; kept by triggers, never 0. */
 export const DeviceCountRecord = Type.Object({
   accountId: Id,

@@ -20,6 +20,7 @@ import { identifying, readLogEntry, readSeverity, readSourceTime } from '../payl
 import { eachEntry } from './entries.ts';
 import { logShape, showLog, type WireLog } from './log-entry.ts';
 import { logSearchRoutes } from './search.ts';
+import { supportRoutes } from './support.ts';
 
 const query = Type.Object({
   severity: Type.Optional(
@@ -76,7 +77,7 @@ type LogQuery = Static<typeof query>;
 /** Searches that run at once in the one thread that reads; accounts take turns, then callers. */
 const readsAtOnce = 2;
 
-/** GET and POST /devices/{id}/logs, POST /logs/search. */
+/** GET and POST /devices/{id}/logs, POST /logs/search, and what is kept of the log for support. */
 export function logRoutes(app: App, ctx: MessagesContext): void {
   const turns = new Scheduler({ atOnce: readsAtOnce });
   app.get(
@@ -146,6 +147,7 @@ export function logRoutes(app: App, ctx: MessagesContext): void {
     },
   );
   logSearchRoutes(app, ctx, turns);
+  supportRoutes(app, ctx, turns);
 }
 
 /**

@@ -44,6 +44,8 @@ export const auditEvents = [
   'giveAwayStarted',
   'giveAwayWithdrawn',
   'deviceReplaced',
+  'supportRequested',
+  'supportClosed',
   'association',
   'jobStarted',
   'jobFinished',

@@ -32,6 +32,7 @@ export async function attentionOf(
   const devices = ofDevices ? devicesOf(ofDevices) : [];
   if (!isAccountWide(caller)) return devices;
   const found = await Promise.all([
+    may(caller, 'read', 'supportRequest') ? supportOf(request) : [],
     devices,
     may(caller, 'read', 'auditRecord') ? refusalsOf(request, history) : [],
     may(caller, 'read', 'firmwareRollout') ? rolloutsOf(request) : [],
@@ -64,6 +65,19 @@ async function devicesOf(request: OverviewRequest): Promise<Attention[]> {
       query: pathOf('devices', { accountId, silent: 'true' }),
     },
   ].filter(isCounted);
+}
+
+/** The newest requests for support that are open. */
+async function supportOf({ caller, read }: OverviewRequest): Promise<Attention[]> {
+  const rows = await read<{ id: string; deviceId: string; serialNumber: string; message: string | null }>(
+    sql`select s."id", s."deviceId", d."serialNumber", s."message" from "supportRequests" as s
+      join "devices" as d on d."id" = s."deviceId" and d."deleted" is null
+      where s."accountId" = ${caller.accountId} order by s."created" desc, s."id" desc limit ${maxOfKind}`,
+  );
+  return rows.map(({ id, deviceId, serialNumber: name, message }) => ({
+    ...{ kind: 'supportRequested', count: 1, id, deviceId, name, query: `devices/${deviceId}/support` },
+    sentence: `Somebody asks for support with ${name}${message ? `: “${message}”` : '.'}`,
+  }));
 }
 
 /** How many devices are offline since then or later, and how many are silent. */

@@ -14,6 +14,7 @@ export const maxHours = 7 * 24;
 const hour = 60 * 60_000;
 
 export const attentionKinds = [
+  'supportRequested',
   'devicesOffline',
   'devicesSilent',
   'refusals',
@@ -35,8 +36,9 @@ const attention = Type.Object({
     description: 'Of a limit: the percentage that is used. Devices and certificates are counted to 10,000.',
   }),
   query: Type.String({ description: 'Where these are listed: a path below `/api/v1/`, with its query.' }),
-  id: Type.Optional(Type.String({ description: 'Of the rollout, the job or the bridge.' })),
-  name: Type.Optional(Type.String({ description: 'Of the package, the bridge or the limit.' })),
+  id: Type.Optional(Type.String({ description: 'Of the rollout, the job, the bridge or the request for support.' })),
+  name: Type.Optional(Type.String({ description: 'Of the package, the bridge, the limit or the device.' })),
+  deviceId: Type.Optional(Type.String({ description: 'Of a request for support.' })),
   cause: Type.Optional(Type.String({ description: 'Of refusals.' })),
 });
 

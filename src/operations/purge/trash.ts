@@ -45,6 +45,7 @@ export async function purgeDevices(ctx: PurgeContext): Promise<boolean> {
     await ctx.registry.transaction(async (tx) => {
       await tx.deleteFrom('idempotentAnswers').where('secretOf', 'in', ids).execute();
       await tx.deleteFrom('associationCodes').where('deviceId', 'in', ids).execute();
+      await tx.deleteFrom('supportRequests').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('refusals').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('publications').where('deviceId', 'in', ids).execute();
       await tx.deleteFrom('enrollments').where('deviceId', 'in', ids).execute();

@@ -18,7 +18,10 @@ const query = Type.Object({
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 });
 
-const refusalShape = Type.Object({
+/** Refusals of a device that are kept; broker/refusals.ts removes older ones. */
+export const maxRefusals = 50;
+
+export const refusalShape = Type.Object({
   deviceId: Id,
   time: DateText,
   action: oneOf(['connect', 'publish', 'subscribe']),
@@ -133,16 +136,7 @@ export function refusalRoutes(app: App, ctx: RegistryContext): void {
  * @throws PlatformError 403/21, 404/100, 410/107 for the device; 416/109 past the last page.
  */
 async function readRefusals(ctx: RegistryContext, caller: Caller, deviceId: string, wanted: Static<typeof query>) {
-  const { registry, broker } = ctx;
-  const device = demandLive(findReached(ctx, caller, 'devices', deviceId));
-  await broker.refusalsStored(deviceId);
-  const rows = await registry.query
-    .selectFrom('refusals')
-    .selectAll()
-    .where('deviceId', '=', deviceId)
-    .where('time', '>', ctx.access.sightOf(caller, device).after)
-    .orderBy('sequence', 'desc')
-    .execute();
+  const rows = await storedOf(ctx, caller, demandLive(findReached(ctx, caller, 'devices', deviceId)));
   const { page = 1, pageSize = 10 } = wanted;
   const from = (page - 1) * pageSize;
   if (page > 1 && from >= rows.length) throw new PlatformError('pageOutside');
@@ -150,6 +144,24 @@ async function readRefusals(ctx: RegistryContext, caller: Caller, deviceId: stri
     rows: oneSlice(caller, rows.slice(from, from + pageSize)),
     meta: { count: rows.length, page, pageSize, sortOrder: 'desc' as const },
   };
+}
+
+/** Those of the last refusals of a device that the caller may see. */
+async function storedOf({ access, broker, registry }: RegistryContext, caller: Caller, device: Row<'devices'>) {
+  await broker.refusalsStored(device.id);
+  return registry.query
+    .selectFrom('refusals')
+    .selectAll()
+    .where('deviceId', '=', device.id)
+    .where('time', '>', access.sightOf(caller, device).after)
+    .orderBy('sequence', 'desc')
+    .execute();
+}
+
+/** The same of a time (milliseconds since 1970) and later, as they are shown. */
+export async function refusalsOf(ctx: RegistryContext, caller: Caller, device: Row<'devices'>, from: number) {
+  const rows = await storedOf(ctx, caller, device);
+  return rows.filter(({ time }) => Date.parse(time) >= from).map((row) => show(caller, row));
 }
 
 /** A row as it is read. */
