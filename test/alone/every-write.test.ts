@@ -145,7 +145,8 @@ const few: Record<string, string> = {
     POST /api/v1/enrollment-groups  POST /api/v1/firmware/packages  POST /api/v1/identity-providers
     POST /api/v1/organizations/custom-fields  POST /api/v1/organizations/templates  POST /api/v1/roles  POST /api/v1/tokens
     POST /api/v1/access/certificate-authorities  POST /api/v1/access/mqtt-certificates  POST /api/v1/access/mqtt-credentials
-    POST /api/v1/association/create-association-code  POST /api/v1/devices/{id}/commands  POST /api/v1/devices/{id}/logs
+    POST /api/v1/association/create-association-code  POST /api/v1/association/give-away  POST /api/v1/devices/{id}/support
+    POST /api/v1/devices/{id}/commands  POST /api/v1/devices/{id}/logs
     POST /api/v1/enroll  POST /api/v1/enroll/renew  POST /api/v4/data/{topic}  POST /api/v1/messaging/publish/{topic}
     POST /api/v1/firmware/status  POST /api/v1/identity-providers/{id}/scim-token  POST /api/v1/provisioning/verify
     POST /api/v1/bridges/{id}/test  PUT /api/v1/account/branding  PUT /api/v1/account/claiming`,
@@ -153,6 +154,7 @@ const few: Record<string, string> = {
     POST /api/v1/association/start-association-with-code  POST /api/v1/association/sign-up-with-code
     POST /api/v1/devices/{id}/allow-enrollment  POST /api/v1/devices/{id}/firmware/install
     POST /api/v1/devices/{id}/replace  DELETE /api/v1/devices/{id}/commands/{commandId}
+    DELETE /api/v1/association/give-away/{deviceId}  DELETE /api/v1/devices/{id}/support/{supportId}
     DELETE /api/v1/access/mqtt-certificates/{id}  POST /api/v1/access/certificate-authorities/{id}/issue
     POST /api/v1/access/certificate-authorities/{id}/proof  PUT /api/v1/access/certificate-authorities/{id}/certificate
     PUT /api/v1/access/certificate-authorities/{id}  DELETE /api/v1/access/certificate-authorities/{id}`,

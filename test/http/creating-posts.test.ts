@@ -159,6 +159,11 @@ const requests: Record<string, () => Promise<Sent>> = {
     return { path, body: { deviceId: (await newDevice()).id, csr } };
   },
   '/api/v1/association/create-association-code': async () => ({ body: { deviceId: (await newDevice()).id } }),
+  '/api/v1/association/give-away': async () => {
+    const { id: organizationId } = await service.organization();
+    return { body: { deviceId: (await service.device({ organizationId })).device.id } };
+  },
+  '/api/v1/devices/{id}/support': () => ofDevice('support', { message: 'twice' }),
   '/api/v1/association/start-association-with-code': async () => {
     const { id: organizationId } = await service.organization();
     const { token } = await service.endUser(organizationId);

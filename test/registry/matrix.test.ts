@@ -299,6 +299,12 @@ const table = `
   POST /api/v1/association/start-association-with-code | body associationCode: code                   | 404/100 | 422/106 | 403/21
   POST /api/v1/association/start-association-with-code | body endUserId: endUser                      | 400/102 | 400/102 | 403/21
   POST /api/v1/association/start-association-with-code | body organizationId: organization            | 400/102 | 400/102 | 403/21
+  POST /api/v1/association/give-away                | body deviceId: device                           | 404/100 | 404/100 | 403/21
+  GET /api/v1/association/give-away/{deviceId}      | path deviceId: device                           | 404/100 | 404/100 | 403/21
+  DELETE /api/v1/association/give-away/{deviceId}   | path deviceId: device                           | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/support                 | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/{id}/support                  | path id: device                                 | 404/100 | 403/21  | 403/21
+  DELETE /api/v1/devices/{id}/support/{supportId}   | path id: device                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/{id}/replace                 | path id: device                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/provisioning/verify                  | body deviceId: device                           | 404/100 | 403/21  | 403/21
   GET /api/v1/provisioning/verifications            | -                                               | own     | 403/21  | 403/21
@@ -392,6 +398,7 @@ const ofStations: Record<string, string> = {
   'POST /api/v1/access/certificate-authorities/{id}/issue, path id: certificateAuthority': '404/100',
   'POST /api/v1/access/certificate-authorities/{id}/issue, body deviceId: device': '400/102',
   'POST /api/v1/association/create-association-code, body deviceId: device': '404/100',
+  'POST /api/v1/devices/{id}/support, path id: device': '404/100',
   'POST /api/v1/provisioning/verify, body deviceId: device': '404/100',
   'POST /api/v1/provisioning/jobs, query accountId: account': '404/100',
   'POST /api/v1/provisioning/jobs, query template: deviceTemplate': '400/102',
@@ -560,6 +567,8 @@ t.before(async () => {
   first.theirs.firmwareRollout = [await rolledOut(first.theirs.firmwarePackage?.at(-1)?.id, device.id)];
   const sent = await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: 'canary' } });
   command = sent.command.id;
+  await service.ok('POST', `/api/v1/devices/${device.id}/support`, { body: { message: 'canary' } });
+  await service.ok('POST', '/api/v1/association/give-away', { body: { deviceId: device.id } });
   const free = await service.create('/devices', 'device', canaryDevice(null));
   const devices = [
     device,
@@ -934,6 +943,8 @@ function bodyOf(
     '/api/v1/profile/change-password': { oldPassword: 'a guess', newPassword: 'changed by others' },
     '/api/v1/profile/update-email-address': { newEmailAddress: 'changed@example.com' },
     '/api/v1/association/create-association-code': {},
+    '/api/v1/association/give-away': {},
+    '/api/v1/devices/{id}/support': { message: 'changed' },
     '/api/v1/association/start-association-with-code': { associationCode: own.code?.id, organizationId },
   };
   return bodies[path] ?? { accountId, name: 'changed' };
@@ -1072,7 +1083,7 @@ t.test('the table names every endpoint of the OpenAPI document and every id that
       const body = Object.keys(schema?.properties ?? {}).map((name) => ({ in: 'body', name }));
       for (const { in: place, name } of [...parameters.flatMap((one) => resolve(one) ?? []), ...body])
         if (
-          !['clientId', 'name', 'commandId'].includes(name) &&
+          !['clientId', 'name', 'commandId', 'supportId'].includes(name) &&
           (place === 'path' || /Id$|^associationCode$/.test(name))
         )
           demand(`${endpoint}, ${place} ${name}`);

@@ -230,6 +230,17 @@ export class Filler {
       for (let n = 0; n < 10; n += 1) await this.#service.ok('POST', url as string, { body: entries });
       return { url: `${url}?`, bytes: 600 * 16_000 };
     },
+    '/api/v1/devices/{id}/support': async () => {
+      const { deviceId = '' } = this.#made;
+      const { accountId } = this.#service;
+      const insert = this.#file.prepare(
+        `INSERT INTO "supportRequests" VALUES (@id, @accountId, @deviceId, @deleted, @id, @message, @log, '[]')`,
+      );
+      // JSON is a space before its first bracket, too.
+      const kept = { accountId, deviceId, deleted, message: 'm'.repeat(2000), log: `${' '.repeat(128 * 1024)}[]` };
+      for (let n = 0; n < 100; n += 1) insert.run({ ...kept, id: newId(accountId) });
+      return { url: `/api/v1/devices/${deviceId}/support?`, bytes: 100 * 128 * 1024 };
+    },
     '/api/v1/refusals': async () => ({ bytes: 50 * 900 }),
     '/api/v1/devices/{id}/refusals': async () => {
       const texts = { topic: 't'.repeat(512), reason: 'r'.repeat(300), clientId: 'c'.repeat(128) };

@@ -82,6 +82,7 @@ function mount(app: App, ctx: FactoryContext): void {
       },
       // Refused before the body is read.
       preParsing: async (request, reply) => {
+        ctx.access.demand(request.caller, 'create', 'job');
         demandRights(ctx, request.caller);
         intake.takeRequest(request, reply);
       },

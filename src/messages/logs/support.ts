@@ -43,7 +43,7 @@ const body = Type.Object({
 });
 const query = Type.Object({
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
-  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 100, default: 10 })),
+  pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 });
 const sentShape = Type.Object({
   id: Id,

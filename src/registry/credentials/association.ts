@@ -12,7 +12,8 @@ import type { RegistryContext } from '../context.ts';
 import { associateDevice } from '../devices/changes.ts';
 import { keepHistory } from '../devices/device.ts';
 import { demandKeeping } from '../devices/possession.ts';
-import { findByCode, readCode, renewCode, taken, unknownCode } from './association-codes.ts';
+import { readCode } from './association-codes.ts';
+import { findByCode, renewCode, taken, unknownCode } from './stored-codes.ts';
 
 const createBody = Type.Object({ deviceId: Type.String(), keepHistory });
 const startBody = Type.Object({

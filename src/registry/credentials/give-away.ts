@@ -10,7 +10,7 @@ import type { App } from '../../http/app.ts';
 import { readExpiry } from '../../identity/token-making.ts';
 import { claimUrl, withCode } from '../addresses.ts';
 import type { RegistryContext } from '../context.ts';
-import { counts, endGiveAway, renewCode } from './association-codes.ts';
+import { codeCounts, endGiveAway, renewCode } from './stored-codes.ts';
 
 const tags = ['Association'];
 /** How long a code counts by itself, in milliseconds. */
@@ -72,7 +72,7 @@ export function giveAwayRoutes(app: App, ctx: RegistryContext): void {
       findReached(ctx, caller, 'devices', deviceId);
       const codes = ctx.registry.query.selectFrom('associationCodes').selectAll().where('kind', '=', 'giveAway');
       const code = await codes.where('deviceId', '=', deviceId).executeTakeFirst();
-      if (!code || !counts(ctx.clock, code)) throw new PlatformError('notFound');
+      if (!code || !codeCounts(ctx.clock, code)) throw new PlatformError('notFound');
       const { created, createdById, expires } = code;
       return { giveAway: { deviceId, created, createdById, expiresAt: String(expires) } };
     },

@@ -23,7 +23,8 @@ import { headingFor, sendEmail, signUpEmail } from '../../operations/emails/text
 import type { RegistryContext } from '../context.ts';
 import { associateWithin, deviceChanged } from '../devices/changes.ts';
 import { insertOwnOrganization } from '../own-organization.ts';
-import { findByCode, readCode, taken, unknownCode } from './association-codes.ts';
+import { readCode } from './association-codes.ts';
+import { findByCode, taken, unknownCode } from './stored-codes.ts';
 
 const tags = ['Association'];
 const maxIdLength = 255;

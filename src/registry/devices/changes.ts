@@ -29,7 +29,7 @@ import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
-import { counts, endGiveAway, taken, unknownCode } from '../credentials/association-codes.ts';
+import { codeCounts, endGiveAway, taken, unknownCode } from '../credentials/stored-codes.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 import { versionSaid } from './firmware-version.ts';
 import { demandKeeping, firstPossession, placing } from './possession.ts';
@@ -273,7 +273,7 @@ export async function associateWithin(
 ): Promise<Changed> {
   const codes = tx.selectFrom('associationCodes').select(['kind', 'keepHistory', 'expires']);
   const code = await codes.where('deviceId', '=', id).where('codeHash', '=', codeHash).executeTakeFirst();
-  if (!code || !counts(clock, code)) throw unknownCode();
+  if (!code || !codeCounts(clock, code)) throw unknownCode();
   const before = await findEntity(tx, 'devices', id);
   if (!before || before.deleted !== null) throw new PlatformError('association');
   // Another claim was first. A code to give it away has ended when the device is no longer its giver's.

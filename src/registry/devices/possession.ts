@@ -10,7 +10,7 @@ import { type Clock, timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { livePath } from '../../entity/standing.ts';
 import type { Changes } from '../../entity/verbs.ts';
-import { endGiveAway } from '../credentials/association-codes.ts';
+import { endGiveAway } from '../credentials/stored-codes.ts';
 
 type Left = Pick<Row<'devices'>, 'leftTree' | 'leftFirst' | 'leftSince'>;
 const nobodyLeft: Left = { leftTree: null, leftFirst: null, leftSince: null };
