@@ -143,6 +143,12 @@ export const registryMigrations: readonly Migration[] = [
   namesOfAuthorities,
   kindsOfCodes,
   support,
+  sqlStep(
+    '0055-declared-commands',
+    `ALTER TABLE "deviceTemplates" ADD COLUMN "commands" TEXT NOT NULL DEFAULT '[]'`,
+    'ALTER TABLE "deviceTemplates" ADD COLUMN "commandsOnly" INTEGER NOT NULL DEFAULT 0',
+    ...countText('deviceTemplates', 'commands', 1),
+  ),
 ];
 
 /**

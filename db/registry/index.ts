@@ -18,6 +18,7 @@ import {
   type ChannelRow,
   type CredentialRow,
   type CustomFieldRow,
+  type DeclaredCommandRow,
   type EntityRole,
   type Expiring,
   type OrganizationNode,
@@ -165,6 +166,11 @@ export class Registry {
 
   channelsOf(deviceTemplateId: string): ChannelRow[] {
     return this.#lookups.channels.all(deviceTemplateId);
+  }
+
+  /** What a device template says of commands of this name. */
+  declaredCommand(deviceTemplateId: string, name: string): DeclaredCommandRow | undefined {
+    return this.#lookups.declaredCommand.get(name, deviceTemplateId);
   }
 
   customFieldsOf(templateId: string): CustomFieldRow[] {

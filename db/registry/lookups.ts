@@ -70,6 +70,13 @@ export type RoleRow = Pick<Row<'roles'>, 'name' | 'description' | 'rights'>;
 /** A live custom field of a template. */
 export type CustomFieldRow = Pick<Row<'customFields'>, 'id' | 'name' | 'fieldType' | 'required' | 'default'>;
 
+/** Whether a device template takes declared commands only, whether it declares one, and the JSON Schema of its payloads. */
+export interface DeclaredCommandRow {
+  commandsOnly: number;
+  declared: number;
+  parameters: string | null;
+}
+
 /** Things that expire within a time: their number, counted to a hundred thousand, and the first date. */
 export interface Expiring {
   count: number;
@@ -100,6 +107,11 @@ export function prepareLookups(reader: Sqlite.Database) {
       `SELECT "id", "name", "persistenceType", "streamBridgeDelivery", "accountId", "retentionDays", "payload"
        FROM "channelTemplates"
        WHERE "entityId" = ? AND "deleted" IS NULL ORDER BY "name"`,
+    ),
+    declaredCommand: reader.prepare<[string, string], DeclaredCommandRow>(
+      `SELECT "commandsOnly", "value" IS NOT NULL AS "declared", json_extract("value", '$.parameters') AS "parameters"
+       FROM "deviceTemplates" LEFT JOIN json_each("commands") ON json_extract("value", '$.name') = ?
+       WHERE "deviceTemplates"."id" = ?`,
     ),
     customFields: reader.prepare<[string], CustomFieldRow>(
       `SELECT "id", "name", "fieldType", "required", "default" FROM "customFields"

@@ -51,7 +51,7 @@ export function commandRoutes(app: App, ctx: DownlinkContext): void {
         operationId: 'createCommand',
         summary: 'Send a command to a device; it waits until the device is connected',
         description:
-          'It is on disk when the answer leaves, and is sent on `_commands`; the device answers on `_commands/replies`.',
+          'It is on disk when the answer leaves, and is sent on `_commands`; the device answers on `_commands/replies`. Its payload must fit what the device template declares for its name (`commands`).',
         params: idParams,
         querystring: waitQuery,
         body: commandBody,
@@ -60,7 +60,9 @@ export function commandRoutes(app: App, ctx: DownlinkContext): void {
     },
     async (request, reply) => {
       const { caller, params, body, query } = request;
-      const { id: deviceId, accountId } = demandLive(findReached(ctx, caller, 'devices', params.id));
+      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
+      const { id: deviceId, accountId } = device;
+      await commands.demandDeclared(caller, device.deviceTemplateId, body);
       const command = await writeAs(ctx, caller, ['devices', deviceId], async (tx) => {
         const made = await commands.add(tx, caller, { deviceId, accountId }, body);
         await noteMade(tx, made.id);

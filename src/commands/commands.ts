@@ -10,10 +10,12 @@ import { type Clock, timestamp } from '../core/clock.ts';
 import type { Config } from '../core/config.ts';
 import { invalid, PlatformError } from '../core/errors.ts';
 import { newId } from '../core/ids.ts';
+import { laneOf } from '../core/limits/lanes.ts';
 import { openCommands } from '../core/limits/use.ts';
 import { onBehalfOf } from '../core/log.ts';
 import { queueRun } from '../core/scheduler/runs.ts';
 import { Watchers } from '../core/watchers.ts';
+import type { Schemas } from '../entity/schemas/schemas.ts';
 import { parseDate } from '../entity/values.ts';
 import type { Audit } from '../operations/audit/index.ts';
 import type { DeviceName, Downlink } from '../ports/downlink.ts';
@@ -36,6 +38,7 @@ type Services = {
   log: Logger;
   config: Config;
   audit: Audit;
+  schemas: Schemas;
   gate: AccountGate;
 };
 
@@ -92,12 +95,25 @@ export class Commands {
     await Promise.all(this.#turns.values());
   }
 
+  /**
+   * A command is as the product of its device declares it; one that it does not declare is anything. Call it before the transaction.
+   * @throws PlatformError 400/106 with the path of what does not fit.
+   */
+  async demandDeclared(caller: Caller, deviceTemplateId: string, { name, payload = null }: CommandBody): Promise<void> {
+    const { registry, schemas } = this.#services;
+    const { commandsOnly, declared, parameters } = registry.declaredCommand(deviceTemplateId, name) ?? {};
+    if (commandsOnly === 1 && !declared) throw invalid('name', 'is not a command that the device template declares');
+    if (!parameters) return;
+    const value = JSON.stringify(payload);
+    demandShort(value);
+    await schemas.demand(laneOf(caller), { schema: parameters, value, place: 'payload' });
+  }
+
   /** Stores a command in a transaction of the caller's; `added` is to follow. @throws PlatformError 400/106, 429/-199. */
   async add(tx: Tx, caller: Caller, { deviceId, accountId }: DeviceName, body: CommandBody): Promise<Command> {
     const { ages, clock, config, audit } = this.#services;
     const payload = body.payload === undefined ? null : JSON.stringify(body.payload);
-    if (payload !== null && Buffer.byteLength(payload) > maxBytes)
-      throw invalid('payload', `has more than ${maxBytes} bytes of JSON`);
+    if (payload !== null) demandShort(payload);
     const expires = readExpiry(body.expiresAt, ages.now());
     const open = tx.selectFrom('commands').select((eb) => eb.fn.countAll<number>().as('count'));
     const { count } = await open.where('deviceId', '=', deviceId).where(isOpenCommand).executeTakeFirstOrThrow();
@@ -355,6 +371,11 @@ async function endCommands(tx: Tx, ids: readonly string[], state: string, finish
   if (ids.length === 0) return [];
   const open = tx.updateTable('commands').set({ state, finished }).where('id', 'in', ids).where(isOpenCommand);
   return open.returning(['id', 'accountId', 'deviceId']).execute();
+}
+
+/** @throws PlatformError 400/106 for a payload that is too long. */
+function demandShort(payload: string): void {
+  if (Buffer.byteLength(payload) > maxBytes) throw invalid('payload', `has more than ${maxBytes} bytes of JSON`);
 }
 
 /** Milliseconds. @throws PlatformError 400/106. */

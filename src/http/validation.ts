@@ -37,9 +37,13 @@ function nearest(faults: readonly Fault[], choice: Fault): Fault {
   return { ...choice, keyword: 'type', params: { type: branches.flatMap(({ params }) => params.type as string) } };
 }
 
+/** Paths that begin with these have slashes, the others dots. */
+const withSlashes: ReadonlySet<string | undefined> = new Set(['commands', 'payload']);
+
 function pathOf({ instancePath, params }: Fault): string {
   const own = params.missingProperty ?? params.additionalProperty;
-  return [...instancePath.split('/').slice(1), ...(typeof own === 'string' ? [own.slice(0, 100)] : [])].join('.');
+  const parts = [...instancePath.split('/').slice(1), ...(typeof own === 'string' ? [own.slice(0, 100)] : [])];
+  return parts.join(withSlashes.has(parts[0]) ? '/' : '.');
 }
 
 function sentenceOf({ keyword, params, message, parentSchema }: Fault): string {

@@ -8,6 +8,7 @@ import { PkiThreads } from '../certificates/pki/threads.ts';
 import { Scheduler } from '../core/scheduler/scheduler.ts';
 import { Fields } from '../entity/fields.ts';
 import { SecretAnswers } from '../entity/kept-answers.ts';
+import { Schemas } from '../entity/schemas/schemas.ts';
 import { LabelDrawer } from '../factory/results/label-drawer.ts';
 import { RevokedCounts } from '../http/revoked-counts.ts';
 import { TextedCodes } from '../identity/mfa/factors.ts';
@@ -71,13 +72,15 @@ export async function openAccountServices(
   const sealing = Sealing.open(keys);
   const pki = new PkiThreads();
   closers.push(() => pki.close());
+  const schemas = new Schemas();
+  closers.push(() => schemas.close());
   const issuing = new Issuing({ ...stores, pki, sealing });
   const bridges = await Bridges.open({ ...stores, sealing });
   closers.push(() => bridges.close());
   const senders = await openSenders(config);
   const sms = overrides.sms ?? senders.sms;
   return {
-    ...{ tokens, fields, secretAnswers, overlaps, sessions, audit, sealing, bridges, sms },
+    ...{ tokens, fields, secretAnswers, overlaps, sessions, audit, sealing, bridges, sms, schemas },
     mail: overrides.mail ?? senders.mail,
     emailLimits: new EmailLimits(stores),
     passwords: overrides.passwords ?? new Passwords(),

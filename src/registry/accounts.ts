@@ -87,7 +87,7 @@ export async function createAccount(
         name: 'Default',
         default: 1,
         fields: '{}',
-        ...(table === 'deviceTemplates' && { skipSameVersion: 1 }),
+        ...(table === 'deviceTemplates' && { skipSameVersion: 1, commands: '[]', commandsOnly: 0 }),
       });
       if (table !== 'deviceTemplates') continue;
       for (const channel of serviceChannelRows(stamp(clock, by), template.id))

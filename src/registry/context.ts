@@ -4,6 +4,7 @@ import type { Issuing } from '../certificates/issuing.ts';
 import type { ListFetcher } from '../certificates/list-fetcher.ts';
 import type { PkiThreads } from '../certificates/pki/threads.ts';
 import type { RevocationLists } from '../certificates/revocation-lists.ts';
+import type { Schemas } from '../entity/schemas/schemas.ts';
 import type { IdentityContext } from '../identity/context.ts';
 import type { BrokerState } from '../ports/broker-state.ts';
 import type { Overlaps } from './credentials/overlaps.ts';
@@ -18,4 +19,5 @@ export interface RegistryContext extends IdentityContext {
   revocationLists: RevocationLists;
   listFetcher: ListFetcher;
   overlaps: Overlaps;
+  schemas: Schemas;
 }

@@ -4,12 +4,18 @@ import { type SqlBool, sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
-import { deviceTemplateColumns, type PayloadForm, templateColumns } from '../../db/registry/records/templates.ts';
+import {
+  DeclaredCommand,
+  deviceTemplateColumns,
+  type PayloadForm,
+  templateColumns,
+} from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import type { Caller } from '../core/caller.ts';
 import type { Clock } from '../core/clock.ts';
-import { PlatformError } from '../core/errors.ts';
+import { invalid, PlatformError } from '../core/errors.ts';
+import { laneOf } from '../core/limits/lanes.ts';
 import type { EntityKind } from '../core/rights.ts';
 import {
   changeProperties,
@@ -26,6 +32,7 @@ import { childCounts, hasChildren, readNames } from '../entity/expand.ts';
 import { type Fields, fieldBody, fieldShapes } from '../entity/fields.ts';
 import { entityRoutes } from '../entity/kind.ts';
 import type { ListServices } from '../entity/row-slices.ts';
+import type { Schemas } from '../entity/schemas/schemas.ts';
 import { type FieldKind, mergeFields, readFields, readNewFields, showFields } from '../entity/values.ts';
 import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';
@@ -179,7 +186,7 @@ export async function customFieldsFor(
   return fields.of(kind, template.id).map(({ name }) => name);
 }
 
-type TemplateServices = ListServices & { registry: Registry; clock: Clock; fields: Fields };
+type TemplateServices = ListServices & { registry: Registry; clock: Clock; fields: Fields; schemas: Schemas };
 
 export function templateRoutes(app: App, ctx: TemplateServices): void {
   for (const kind of kinds) mountTemplates(app, ctx, kind);
@@ -202,6 +209,7 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
 
   async function create(caller: Caller, body: Static<typeof createBody>) {
     const fields = readNewFields(fieldsOf(caller.accountId), body, ctx.fields.limits);
+    await demandDeclarable(ctx, caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stamped = stamp(clock, caller);
       const template = await insert(tx, table, { ...stamped, ...readNew(columns, body), default: 0, fields });
@@ -216,6 +224,7 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
   async function update(caller: Caller, before: Row<TemplateTable>, version: number, body: Static<typeof updateBody>) {
     const { id } = before;
     const values = readFields(fieldsOf(before.accountId), body);
+    await demandDeclarable(ctx, caller, body);
     const row = await writeAs(ctx, caller, undefined, async (tx) => {
       const stored = (await findEntity(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values, ctx.fields.limits);
@@ -258,6 +267,26 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
     },
     trash: { errors: ['notUnique'], recover: recoverOne },
   });
+}
+
+/** Bytes of the parameters of a declared command, as JSON. */
+const maxParameterBytes = 16 * 1024;
+
+/** @throws PlatformError 400/106 with the path of a declared command that has the name of another one, or no schema. */
+async function demandDeclarable({ schemas }: TemplateServices, caller: Caller, body: object): Promise<void> {
+  const { commands = [] } = body as { commands?: DeclaredCommand[] };
+  const names = new Set<string>();
+  for (const [at, { name, parameters, ...more }] of commands.entries()) {
+    const unknown = Object.keys(more).find((property) => !Object.hasOwn(DeclaredCommand.properties, property));
+    if (unknown !== undefined) throw invalid(`commands/${at}/${unknown.slice(0, 100)}`, 'is not supported here');
+    if (names.has(name)) throw invalid(`commands/${at}/name`, 'is the name of another declared command');
+    names.add(name);
+    if (parameters === undefined) continue;
+    const [place, schema] = [`commands/${at}/parameters`, JSON.stringify(parameters)];
+    if (Buffer.byteLength(schema) > maxParameterBytes)
+      throw invalid(place, `has more than ${maxParameterBytes} bytes of JSON`);
+    await schemas.demand(laneOf(caller), { schema, place });
+  }
 }
 
 /** Counts that device templates have besides, and their properties. */

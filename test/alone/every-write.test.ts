@@ -4,6 +4,7 @@
  */
 import t from 'tap';
 import { type Executed, watchStatements } from '../support/faults.ts';
+import { feel } from '../support/feel.ts';
 import { type FullAccount, fillAccount, many } from '../support/full-account.ts';
 import { documentOf, operationsOf } from '../support/openapi.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -207,20 +208,6 @@ async function versionOf(path: string): Promise<string> {
   return (Object.values(body)[0] as unknown as { version: string }).version;
 }
 
-/** Runs `work`. @returns what it gives, and milliseconds of the processor in the longest turn of the event loop meanwhile. */
-async function longestTurn<R>(work: () => Promise<R>): Promise<{ answer: R; held: number }> {
-  let [held, before, at] = [0, process.threadCpuUsage(), performance.now()];
-  const look = () => {
-    const [now, { user, system }] = [performance.now(), process.threadCpuUsage(before)];
-    held = Math.max(held, Math.min(now - at, (user + system) / 1000));
-    [before, at] = [process.threadCpuUsage(), now];
-  };
-  const timer = setInterval(look, 1);
-  const answer = await work().finally(() => clearInterval(timer));
-  look();
-  return { answer, held };
-}
-
 for (const [operation, write] of writes)
   t.test(`${operation} holds nobody`, async (t) => {
     const { of, body, headers = {}, refused, end } = write();
@@ -232,7 +219,7 @@ for (const [operation, write] of writes)
     const sent = typeof body === 'object' && !of ? { accountId: service.accountId, ...body } : body;
     const from = executed.length;
     const request = { headers, ...(sent && { body: sent }) };
-    const { answer, held } = await longestTurn(() => service.http(method, url, request));
+    const { result: answer, held } = await feel(() => service.http(method, url, request));
     t.ok(refused === undefined ? answer.status < 300 : answer.status === refused, `${answer.status} ${answer.text}`);
     const statements = executed.splice(from);
     const large = statements.filter(({ rows, work }) => rows > mostRows || work > longest.statement);

@@ -4,6 +4,7 @@ import t, { type Test } from 'tap';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
 import { copyRows, type StoredValues } from '../support/copies.ts';
+import { feel } from '../support/feel.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { groupSchema, type ScimClient, scimProvider } from '../support/scim.ts';
 import { present, type Service, startService } from '../support/service.ts';
@@ -18,29 +19,6 @@ let service: Service;
 t.before(async () => {
   service = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
 });
-
-/** Runs `work`. @returns what it gives, and milliseconds of work in the longest turn of the event loop meanwhile. */
-async function feel<R>(work: () => Promise<R>): Promise<{ result: R; held: number }> {
-  const spent = () => {
-    const { user, system } = process.threadCpuUsage();
-    return (user + system) / 1000;
-  };
-  let [held, before, at] = [0, spent(), performance.now()];
-  const look = () => {
-    const [now, time] = [spent(), performance.now()];
-    // Of a late timer only what this thread has worked: other programs may have had the processor.
-    held = Math.max(held, Math.min(now - before, time - at));
-    [before, at] = [now, time];
-  };
-  const timer = setInterval(look, 1);
-  try {
-    const result = await work();
-    look();
-    return { result, held };
-  } finally {
-    clearInterval(timer);
-  }
-}
 
 async function holdsNobody(t: Test, what: string, work: () => Promise<{ status: number }>): Promise<void> {
   const { result, held } = await feel(work);

@@ -21,6 +21,34 @@ export const templateColumns = {
   fields: hidden(Type.String()),
 };
 
+/** A command that a product declares. The parameters are a JSON Schema, which is stored as it comes. */
+export const DeclaredCommand = Type.Object(
+  {
+    name: Type.String({
+      minLength: 1,
+      maxLength: 100,
+      description: 'As commands have it. Each name is declared once.',
+    }),
+    title: Type.String({ minLength: 1, maxLength: 100, description: 'For people.' }),
+    description: Type.Optional(Type.String({ maxLength: 1000 })),
+    parameters: Type.Optional(
+      Type.Unsafe<Record<string, unknown>>({
+        type: 'object',
+        description:
+          'JSON Schema (2020-12) of an object that payloads of this command must fit: 16 KiB at most, without pattern, and without $ref to elsewhere.',
+      }),
+    ),
+    confirm: Type.Optional(Type.Boolean({ description: 'Pages ask before they send it.' })),
+    forCustomers: Type.Optional(Type.Boolean({ description: 'Pages for customers show it. It gives no right.' })),
+  },
+  { title: 'DeclaredCommand' },
+);
+export type DeclaredCommand = Static<typeof DeclaredCommand>;
+const DeclaredCommands = Type.Array(DeclaredCommand, {
+  maxItems: 50,
+  description: 'Commands that devices of the product understand. A command of such a name must fit its parameters.',
+});
+
 /** What device templates have besides. */
 export const deviceTemplateColumns = {
   ...templateColumns,
@@ -32,6 +60,13 @@ export const deviceTemplateColumns = {
         'A device that runs the version of a firmware rollout already has succeeded without an update; true when left out.',
     },
     initial: 1,
+  }),
+  commands: json(DeclaredCommands, DeclaredCommands, { create: 'optional', change: true, initial: '[]' }),
+  commandsOnly: flag({
+    create: 'optional',
+    change: true,
+    bounds: { description: 'Whether commands that are not declared are refused; false when left out.' },
+    initial: 0,
   }),
 };
 

@@ -188,15 +188,26 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
   return work(caller, rows);
 };
 
-/** The same command for each device; those that cannot get one now are failed rows. */
-export const command: OpenWork = (run) =>
-  each(run, async (tx, caller, { id }) => {
-    const device = await findLive(tx, 'devices', caller.accountId, id);
-    if (!device || !run.parameters.command) throw unknownReference('id');
-    const { accountId } = device;
-    await run.ctx.commands.add(tx, caller, { deviceId: id, accountId }, run.parameters.command);
-    return { more: {}, announceChange: () => run.ctx.commands.added({ deviceId: id, accountId }) };
+/** The same command for each device; those that cannot get one now, or do not declare it so, are failed rows. */
+export const command: OpenWork = (run) => async (caller, rows) => {
+  const { commands, registry } = run.ctx;
+  const wanted = run.parameters.command;
+  const templateOf = (id: string) => registry.entity('devices', id)?.deviceTemplateId;
+  const templates = new Set(rows.flatMap((row) => templateOf(targetOf(row).id) ?? []));
+  const refusals = new Map<string, unknown>();
+  if (wanted)
+    for (const template of templates)
+      await commands.demandDeclared(caller, template, wanted).catch((error) => refusals.set(template, error));
+  const work = each(run, async (tx, by, { id }) => {
+    const device = await findLive(tx, 'devices', by.accountId, id);
+    if (!device || !wanted) throw unknownReference('id');
+    const { accountId, deviceTemplateId } = device;
+    if (refusals.has(deviceTemplateId)) throw refusals.get(deviceTemplateId);
+    await commands.add(tx, by, { deviceId: id, accountId }, wanted);
+    return { more: {}, announceChange: () => commands.added({ deviceId: id, accountId }) };
   });
+  return work(caller, rows);
+};
 
 function kept(before: Before): Partial<Outcome> {
   return { before: JSON.stringify(before) };

@@ -39,6 +39,7 @@ export function metricsRoutes(
     | 'messages'
     | 'passwords'
     | 'registry'
+    | 'schemas'
     | 'secrets'
   >,
   traffic: Traffic,
@@ -86,6 +87,7 @@ function queueMetrics(
     readers,
     reads,
     registry: entities,
+    schemas,
     secrets,
   }: Pick<
     MetricsContext,
@@ -99,6 +101,7 @@ function queueMetrics(
     | 'readers'
     | 'reads'
     | 'registry'
+    | 'schemas'
     | 'secrets'
   >,
 ): void {
@@ -115,6 +118,7 @@ function queueMetrics(
       login_hashing: passwords.waiting,
       payload_reading: payloads.waiting,
       label_drawing: labels.waiting,
+      schema_checking: schemas.waiting,
       large_reads: reads.waiting,
       long_reads: readers.waiting,
       long_answers: longAnswers.waiting,
