@@ -119,6 +119,12 @@ const english = {
   /** What a button of a row says to screen readers. It begins with the words that are seen. */
   verbOf: (verb: string, name: string) => `${verb} ${name}`,
   moreFound: (count: number) => `${number(count)} more. Type to find them.`,
+  asJson: 'As JSON.',
+  noJson: (name: string) => `${name} is not JSON.`,
+  range: (min?: number, max?: number) => {
+    if (min === undefined) return max === undefined ? '' : `At most ${number(max)}.`;
+    return max === undefined ? `At least ${number(min)}.` : `From ${number(min)} to ${number(max)}.`;
+  },
   yes: 'Yes',
   no: 'No',
   online: 'Online',
@@ -686,6 +692,9 @@ const english = {
     name: 'Command',
     payload: 'Payload',
     payloadHint: 'JSON or text. It may be empty.',
+    other: 'Another command',
+    ask: (title: string) => `${title}?`,
+    askSays: 'The device does it as soon as it is connected.',
     result: 'Result',
     none: 'No command was sent to this device yet.',
     states: {
@@ -887,10 +896,29 @@ const english = {
     },
     one: 'Product',
     rename: 'Rename',
-    updates: 'Firmware updates',
-    skipSameVersion: 'A device that runs the version of a rollout already is not updated',
-    skipSameVersionHint:
-      'Its row of the rollout succeeds at once. Otherwise it is flashed with the same version again.',
+    settings: {
+      skipSameVersion: {
+        title: 'Firmware updates',
+        label: 'A device that runs the version of a rollout already is not updated',
+        hint: 'Its row of the rollout succeeds at once. Otherwise it is flashed with the same version again.',
+      },
+      commandsOnly: {
+        title: 'Other commands',
+        label: 'Refuse commands that are not in this list',
+        hint: 'Otherwise people and programs may send any command.',
+      },
+    },
+    commands: 'Commands',
+    newCommand: 'New command',
+    noCommands: 'No commands yet. Each becomes a button with a form on the pages of devices.',
+    commandNameHint: 'As the device knows it, such as reboot.',
+    commandTitle: 'Title',
+    commandDeleted: (name: string) => `The command ${name} was deleted.`,
+    parameters: 'Parameters',
+    parametersHint:
+      'A JSON Schema, such as {"type": "object", "properties": {"delay": {"type": "integer", "minimum": 0, "title": "Seconds"}}}. Empty: the command takes anything.',
+    confirm: 'Ask before it is sent',
+    forCustomers: 'Show it to customers',
     deleteOf: (name: string) => `Delete ${name}?`,
     deleteSays: 'A product that devices use cannot be deleted. It stays in the trash for 30 days.',
     deleted: (name: string) => `${name} was moved to the trash.`,

@@ -1,12 +1,16 @@
 /** Commands of a device: sent, followed until they end, cancelled. */
 import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
+import type { Entity } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { ActionButton, Field, Form, TextArea, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
+import { useLoad } from '../parts/load.ts';
 import { Badge, Time, timeText } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
+import { useVerbs, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
+import { commandVerbs, type Order } from './declared.tsx';
 
 const words = texts.commands;
 type Kind = 'good' | 'bad' | 'warn' | undefined;
@@ -39,12 +43,24 @@ export function CommandFields() {
   );
 }
 
+/** What the product of a device declares; whoever reads a device may read it. */
+export async function readProduct(id: string) {
+  const query = { expand: 'device-template' };
+  const { device } = await unwrap(api.GET('/api/v1/devices/{id}', { params: { path: { id }, query } }));
+  return (device as unknown as { deviceTemplate: Entity<'deviceTemplate'> }).deviceTemplate;
+}
+
+export async function sendCommand(id: string, body: Order) {
+  await unwrap(api.POST('/api/v1/devices/{id}/commands', { params: { path: { id } }, body }));
+}
+
 export function Commands({ id }: { id: string }) {
   const [round, setRound] = useState(0);
+  const { data: product } = useLoad(() => readProduct(id), [id]);
+  const { start, dialog } = useVerbs(() => setRound((before) => before + 1));
   const params = { path: { id } };
   const send = async ({ commandName = '', payload }: Values, form: HTMLFormElement) => {
-    const body = { name: commandName, ...payloadOf(payload) };
-    await unwrap(api.POST('/api/v1/devices/{id}/commands', { params, body }));
+    await sendCommand(id, { name: commandName, ...payloadOf(payload) });
     form.reset();
     toast(words.sent);
     setRound(round + 1);
@@ -53,16 +69,31 @@ export function Commands({ id }: { id: string }) {
     await unwrap(api.DELETE('/api/v1/devices/{id}/commands/{commandId}', { params: { path: { id, commandId } } }));
     setRound(round + 1);
   };
+  const other = (
+    <Form save={send} verb={words.sendVerb}>
+      <CommandFields />
+    </Form>
+  );
   return (
     <div class="stack">
-      {can('create', 'command') && (
+      {can('create', 'command') && product && (
         <section class="panel narrow">
           <h2>{words.send}</h2>
-          <Form save={send} verb={words.sendVerb}>
-            <CommandFields />
-          </Form>
+          {product.commands.length > 0 && (
+            <div class="row">
+              <VerbButtons verbs={commandVerbs(product.commands, (order) => sendCommand(id, order))} start={start} />
+            </div>
+          )}
+          {product.commands.length === 0 && other}
+          {product.commands.length > 0 && !product.commandsOnly && (
+            <details class="gap">
+              <summary>{words.other}</summary>
+              {other}
+            </details>
+          )}
         </section>
       )}
+      {dialog}
       <Listing
         label={words.title}
         on={[round]}

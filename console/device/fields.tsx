@@ -3,10 +3,11 @@ import { useState } from 'preact/hooks';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { Field, Form, Select, TextArea, type Values } from '../parts/form.tsx';
+import { Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
+import { type Schema, SchemaField } from '../parts/schema.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { type DeviceRow, readDevice } from './row.ts';
@@ -87,7 +88,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
             <h3>{texts.products.fields}</h3>
             <div class="grid fields">
               {custom.map((field) => (
-                <Custom key={field.id} field={field} value={valueOfField(base, field.name) ?? ''} />
+                <Custom key={field.id} field={field} value={valueOfField(base, field.name)} />
               ))}
             </div>
           </>
@@ -152,24 +153,19 @@ function Conflict({
   );
 }
 
-/** A custom field by its type. */
-function Custom({ field: { name, fieldType, description, required }, value }: { field: CustomField; value: string }) {
-  if (fieldType === 'boolean')
-    return (
-      <Select
-        label={name}
-        name={name}
-        value={value}
-        options={[
-          ['', '–'],
-          ['true', texts.yes],
-          ['false', texts.no],
-        ]}
-      />
-    );
-  const more = description === null ? {} : { hint: description };
-  if (fieldType === 'text') return <TextArea label={name} name={name} value={value} {...more} />;
-  const type = fieldType === 'int' || fieldType === 'float' ? 'number' : fieldType === 'email' ? 'email' : 'text';
-  const step = fieldType === 'float' ? 'any' : undefined;
-  return <Field label={name} name={name} type={type} step={step} defaultValue={value} required={required} {...more} />;
+/** Custom fields as schemas; types that are not here are a line of text. */
+const schemas: Record<string, Schema> = {
+  boolean: { type: ['boolean', 'null'] },
+  int: { type: 'integer' },
+  float: { type: 'number' },
+  email: { type: 'string', format: 'email' },
+  text: { type: 'string', maxLength: 1000 },
+};
+
+function Custom({ field, value }: { field: CustomField; value: string | null }) {
+  const { name, fieldType, description, required } = field;
+  const schema = { type: 'string', ...schemas[fieldType], ...(description !== null && { description }) };
+  // A choice and a number are the same as JSON and as text.
+  const set = value === null ? {} : { default: fieldType === 'boolean' ? value === 'true' : value };
+  return <SchemaField of={{ schema: { ...schema, ...set }, path: name, label: name, required }} />;
 }

@@ -61,12 +61,14 @@ export function Select({
   name,
   value,
   options,
+  hint,
   busy,
   onText,
 }: {
   label: string;
   name?: string;
   value?: string | undefined;
+  hint?: string;
   options: readonly (readonly [value: string, label: string])[];
   /** Whether options are still to come. */
   busy?: boolean;
@@ -81,6 +83,7 @@ export function Select({
         name={name}
         value={value}
         aria-busy={busy || undefined}
+        aria-describedby={hint ? `${id}-hint` : undefined}
         onChange={onText && ((event) => onText(event.currentTarget.value))}
       >
         {options.map(([value, label]) => (
@@ -89,6 +92,11 @@ export function Select({
           </option>
         ))}
       </select>
+      {hint && (
+        <p class="hint" id={`${id}-hint`}>
+          {hint}
+        </p>
+      )}
     </div>
   );
 }
@@ -133,17 +141,34 @@ export function Check({
   name,
   value,
   checked,
+  hint,
+  isSwitch,
 }: {
   label: string;
   name: string;
   value?: string;
   checked?: boolean;
+  hint?: string;
+  isSwitch?: boolean;
 }) {
-  return (
+  const id = useId();
+  const role = isSwitch ? 'switch' : undefined;
+  const box = (
     <label class="check">
-      <input type="checkbox" name={name} value={value} defaultChecked={checked} />
+      <input {...{ role, name, value }} type="checkbox" defaultChecked={checked} aria-describedby={hint && id} />
       {label}
     </label>
+  );
+  if (!hint && !isSwitch) return box;
+  return (
+    <div class="field">
+      {box}
+      {hint && (
+        <p class="hint" id={id}>
+          {hint}
+        </p>
+      )}
+    </div>
   );
 }
 

@@ -1,4 +1,4 @@
-/** One product: its name, its channels with their retention, and its custom fields. */
+/** One product: its name, its channels with their retention, its custom fields, and the commands of its devices. */
 import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { type Changes, change, type Entity, readOne } from '../app/entities.ts';
@@ -7,9 +7,10 @@ import { EntityPart } from '../parts/entity-page.tsx';
 import { Check, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Page, Waiting } from '../parts/page.tsx';
-import { deletion, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { deletion, type Outcome, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { channelsOf } from './channels.tsx';
+import { commandsOf } from './commands.tsx';
 import { customFieldsOf } from './custom-fields.tsx';
 
 const words = texts.products;
@@ -18,7 +19,10 @@ type Product = Entity<'deviceTemplate'>;
 export function Product({ id }: { id: string }) {
   const { data: product, error, reload } = useLoad(() => readOne('deviceTemplate', id), [id]);
   const { start, finish, notes, dialog } = useVerbs(reload);
-  const [channels, customFields] = useMemo(() => [channelsOf(id), customFieldsOf(id)], [id]);
+  const [channels, customFields, commands] = useMemo(
+    () => [channelsOf(id), customFieldsOf(id), commandsOf(id, reload)],
+    [id],
+  );
   if (!product) return <Waiting title={words.one} error={error} trash="products" />;
   return (
     <Page
@@ -36,22 +40,41 @@ export function Product({ id }: { id: string }) {
       <div class="stack">
         <EntityPart of={channels} heading={words.channels} />
         <EntityPart of={customFields} heading={words.fields} />
-        <section class="panel narrow">
-          <h2>{words.updates}</h2>
-          <Form
-            key={product.version}
-            save={async (values) => finish(await put(product, { skipSameVersion: 'skipSameVersion' in values }))}
-            verb={texts.save}
-            of={words.updates}
-            fixed={!can('update', 'deviceTemplate')}
-          >
-            <Check label={words.skipSameVersion} name="skipSameVersion" value="yes" checked={product.skipSameVersion} />
-            <p class="hint">{words.skipSameVersionHint}</p>
-          </Form>
-        </section>
+        <EntityPart of={commands} heading={words.commands} />
+        <div class="grid">
+          <Setting {...{ product, finish }} name="commandsOnly" />
+          <Setting {...{ product, finish }} name="skipSameVersion" />
+        </div>
       </div>
       {dialog}
     </Page>
+  );
+}
+
+/** Something that a product does or does not. */
+function Setting({
+  product,
+  name,
+  finish,
+}: {
+  product: Product;
+  name: 'skipSameVersion' | 'commandsOnly';
+  finish: (outcome: Outcome) => void;
+}) {
+  const { title, label, hint } = words.settings[name];
+  return (
+    <section class="panel narrow">
+      <h2>{title}</h2>
+      <Form
+        key={product.version}
+        save={async (values) => finish(await put(product, { [name]: name in values }))}
+        verb={texts.save}
+        of={title}
+        fixed={!can('update', 'deviceTemplate')}
+      >
+        <Check label={label} name={name} value="yes" checked={product[name]} hint={hint} />
+      </Form>
+    </section>
   );
 }
 

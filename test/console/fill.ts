@@ -10,7 +10,15 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
   const organization = await service.organization({ name: named('North') });
   await service.organization({ name: named('North-east'), parentId: organization.id });
   await service.endUser(organization.id);
-  const { id: deviceTemplateId } = await service.template({ name: named('Pump'), channels: ['readings'] });
+  const parameters = { type: 'object', properties: { seconds: { type: 'integer', minimum: 1 } } };
+  const { id: deviceTemplateId } = await service.template({
+    name: named('Pump'),
+    channels: ['readings'],
+    commands: [
+      { name: 'pump', title: named('Pump for a while'), parameters, forCustomers: true },
+      { name: 'reboot', title: 'Restart', confirm: true },
+    ],
+  });
   const { device, secret } = await service.device({
     serialNumber: named('SN-0001'),
     deviceTemplateId,

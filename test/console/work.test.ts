@@ -57,6 +57,90 @@ t.test('a command shows its states as the device reports them, and one that wait
   t.strictSame(errors, []);
 });
 
+t.test('a product declares commands, which become buttons and forms of its devices', async (t) => {
+  const { id: deviceTemplateId } = await service.template();
+  await service.create('/devices/custom-fields', 'deviceField', {
+    deviceTemplateId,
+    name: 'indoor',
+    fieldType: 'boolean',
+  });
+  await service.create('/devices/custom-fields', 'deviceField', { deviceTemplateId, name: 'floor', fieldType: 'int' });
+  const { device } = await service.device({ deviceTemplateId });
+  const { page, errors } = await openAs(t, browser, service, `products/${deviceTemplateId}`);
+  const dialog = page.getByRole('dialog');
+  const declare = async (name: string, title: string, parameters = '', confirm = false) => {
+    await press(page, 'New command');
+    await dialog.getByLabel('Name', { exact: true }).fill(name);
+    await dialog.getByLabel('Title').fill(title);
+    await dialog.getByLabel('Parameters').fill(parameters);
+    if (confirm) await dialog.getByLabel('Ask before it is sent').check();
+    await dialog.getByRole('button', { name: 'Create' }).click();
+  };
+  await declare('report', 'Report more often', '{"type": "string"}');
+  await dialog.getByText('commands/0/parameters').waitFor();
+  const properties = {
+    interval: { type: 'integer', title: 'Seconds', minimum: 1, maximum: 60, default: 5 },
+    mode: { enum: ['eco', 'fast', 3] },
+    loud: { type: 'boolean', title: 'Loud', default: true },
+    night: { type: 'object', title: 'Night', properties: { from: { type: 'string' }, days: { type: 'array' } } },
+    level: { $ref: '#/$defs/level' },
+  };
+  const schema = {
+    type: 'object',
+    properties,
+    required: ['interval'],
+    $defs: { level: { type: 'number', title: 'Level' } },
+  };
+  await dialog.getByLabel('Parameters').fill(JSON.stringify(schema));
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page
+    .getByRole('row', { name: /report/ })
+    .getByText('interval, mode, loud, night, level')
+    .waitFor();
+  await declare('reboot', 'Restart', '', true);
+  await page.getByRole('row', { name: /reboot/ }).waitFor();
+  await page.getByLabel('Refuse commands that are not in this list').check();
+  await page.getByRole('button', { name: 'Save Other commands' }).click();
+  await page.getByText('Saved.').first().waitFor();
+
+  await page.goto(`/console/devices/${device.id}/commands`);
+  await press(page, 'Report more often');
+  t.equal(await dialog.getByLabel('Seconds').inputValue(), '5', 'the default');
+  await dialog.getByText('From 1 to 60.').waitFor();
+  await dialog.getByLabel('Seconds').fill('7');
+  await dialog.getByLabel('mode').selectOption('3');
+  await dialog.getByRole('switch', { name: 'Loud' }).uncheck();
+  await dialog.getByRole('group', { name: 'Night' }).getByLabel('from').fill('22:00');
+  await dialog.getByLabel('days').fill('[1, 2');
+  await dialog.getByLabel('Level').fill('0.5');
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  await dialog.getByText('days is not JSON.').waitFor();
+  await dialog.getByLabel('days').fill('[1, 2]');
+  await dialog.getByRole('button', { name: 'Send' }).click();
+  await page.getByRole('row', { name: /report/ }).waitFor();
+  await press(page, 'Restart');
+  await dialog.getByText('Restart?').waitFor();
+  await dialog.getByRole('button', { name: 'Restart' }).click();
+  await page.getByRole('row', { name: /reboot/ }).waitFor();
+  t.equal(await page.getByLabel('Command', { exact: true }).count(), 0, 'no other commands');
+  const { commands } = await service.ok('GET', `/api/v1/devices/${device.id}/commands`);
+  t.match(commands.results, [
+    { name: 'reboot', payload: null },
+    {
+      name: 'report',
+      payload: { interval: 7, mode: 3, loud: false, night: { from: '22:00', days: [1, 2] }, level: 0.5 },
+    },
+  ]);
+
+  await page.goto(`/console/devices/${device.id}/fields`);
+  await page.getByLabel('indoor').selectOption('Yes');
+  await page.getByLabel('floor').fill('2');
+  await press(page, 'Save');
+  await page.getByText('Saved.').first().waitFor();
+  t.match((await service.ok('GET', `/api/v1/devices/${device.id}`)).device, { indoor: true, floor: 2 });
+  t.strictSame(errors, []);
+});
+
 t.test('a rollout is made, paused and resumed, and names its devices by serial number', async (t) => {
   const { id: deviceTemplateId, name } = await service.template();
   await publish(service, deviceTemplateId, '2.0.0');

@@ -34,6 +34,7 @@ export const DeclaredCommand = Type.Object(
     parameters: Type.Optional(
       Type.Unsafe<Record<string, unknown>>({
         type: 'object',
+        additionalProperties: true,
         description:
           'JSON Schema (2020-12) of an object that payloads of this command must fit: 16 KiB at most, without pattern, and without $ref to elsewhere.',
       }),
