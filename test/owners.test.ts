@@ -257,6 +257,7 @@ const shortTexts = new Set([
   'firmwarePackages.firmwareVersion',
   'firmwareRollouts.cursor',
   'firmwareRollouts.reason',
+  'firmwareRollouts.refused',
 ]);
 
 /** A text whose form bounds it: an id, a date, degrees, one of some words. */

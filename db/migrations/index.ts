@@ -42,6 +42,7 @@ import * as serialNumbers from './0050-serial-numbers.ts';
 import * as namesOfAuthorities from './0052-names-of-authorities.ts';
 import * as kindsOfCodes from './0053-kinds-of-codes.ts';
 import * as support from './0054-support.ts';
+import * as goingBack from './0056-going-back.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -149,6 +150,7 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "deviceTemplates" ADD COLUMN "commandsOnly" INTEGER NOT NULL DEFAULT 0',
     ...countText('deviceTemplates', 'commands', 1),
   ),
+  goingBack,
 ];
 
 /**

@@ -91,7 +91,7 @@ export function bridgeRoutes(app: App, ctx: BridgesContext): void {
       description: 'The status shows what waits, what failed and why.',
       answer: 'As it is now.',
       shape: withStatus,
-      show: (row) => ({ ...showBridge(ctx, row), status: bridges.status(row.id) }),
+      show: (_, row) => ({ ...showBridge(ctx, row), status: bridges.status(row.id) }),
     },
     list: { summary: 'List bridges' },
     update: {

@@ -81,7 +81,8 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   prepare(caller: Caller, rows: Row<T>[], query: Expand): Show<T> | Promise<Show<T>>;
   /** The account of the body is the caller's. */
   create: VerbTexts & { bodyLimit?: number; body: C; run(caller: Caller, body: Static<C>): Promise<ShownEntity> };
-  read?: VerbTexts & { show?: Show<T> };
+  /** `show` where one that is read shows more than one of a list. */
+  read?: VerbTexts & { show?(caller: Caller, row: Row<T>): ShownEntity | Promise<ShownEntity> };
   /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
   list?: Pick<VerbTexts, 'summary' | 'description'> & {
     query?: TObject;
@@ -219,7 +220,10 @@ function readRoute<T extends EntityTable>(
     async (request, reply) => {
       const { caller, params } = request;
       const row = demandLive(reached(caller, params.id));
-      return send(reply, read.show ? read.show(row) : await show(caller, row, expand && (request.query as Expand)));
+      return send(
+        reply,
+        await (read.show ? read.show(caller, row) : show(caller, row, expand && (request.query as Expand))),
+      );
     },
   );
 }

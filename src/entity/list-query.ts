@@ -13,6 +13,8 @@ export interface Listing<T extends EntityTable> {
   filters: Readonly<Partial<Record<Name<T>, Match>>>;
   sorts: readonly Name<T>[];
   defaultSort: Name<T>;
+  /** What is live is in this order unless the query asks otherwise; ascending when it is left out. */
+  defaultOrder?: 'asc' | 'desc';
   /** Filters for rows whose date in a column is before an instant, by their names. */
   before?: Readonly<Record<string, Name<T>>>;
   /** Values that columns must have whatever is asked for. */
@@ -72,8 +74,9 @@ const pagination = {
   results: Type.Optional(Type.Boolean({ default: true, description: 'Include results.' })),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER, default: 1 })),
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
-  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'asc' })),
 };
+
+const orderOf = (usual: 'asc' | 'desc' = 'asc') => Type.Optional(oneOf(['asc', 'desc'], { default: usual }));
 
 const described: Record<Match, string> = {
   exact: 'Equal to this.',
@@ -97,13 +100,13 @@ export function listSchema<T extends EntityTable>(listing: Listing<T>, more: TPr
     filters[name] = Type.Optional(Type.String({ description: 'Before this instant, ISO 8601.' }));
   const sorts = [...new Set([...listing.sorts, listing.defaultSort, ...Object.keys(aliases)])];
   const sortBy = Type.Optional(oneOf(sorts, { default: listing.defaultSort }));
-  return Type.Object({ ...pagination, sortBy, ...filters, ...more });
+  return Type.Object({ ...pagination, sortOrder: orderOf(listing.defaultOrder), sortBy, ...filters, ...more });
 }
 
 /** The query of a trash list: newest deletion first unless asked otherwise. */
 export const trashListSchema = Type.Object({
   ...pagination,
-  sortOrder: Type.Optional(oneOf(['asc', 'desc'], { default: 'desc' })),
+  sortOrder: orderOf('desc'),
 });
 
 /** Characters of a filter in a body, where no URL bounds it. */

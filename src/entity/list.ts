@@ -41,7 +41,7 @@ export async function list<T extends EntityTable>(
     if (findUnstorable(value) !== undefined) throw invalid(name, unstorable);
   const asked = { caller, listing, query, state };
   const { page = 1, pageSize = 10, meta = true, results = true } = query;
-  const sortOrder = query.sortOrder ?? (state === 'live' ? 'asc' : 'desc');
+  const sortOrder = query.sortOrder ?? (state === 'live' ? (listing.defaultOrder ?? 'asc') : 'desc');
   const sortBy = state === 'trash' ? 'deleted' : (query.sortBy ?? listing.defaultSort);
   const search = (state === 'live' && listing.search) || plainSearch;
   const matches = await search(services, asked);

@@ -23,6 +23,7 @@ import { verificationRoutes } from '../factory/verification.ts';
 import { firmwareContentRoutes, firmwareDeviceRoutes } from '../firmware/delivery/http.ts';
 import { firmwareFileRoutes } from '../firmware/packages/package-files.ts';
 import { firmwarePackageRoutes } from '../firmware/packages/packages.ts';
+import { deviceFirmwareRoutes } from '../firmware/rollouts/device-routes.ts';
 import { firmwareRolloutRoutes } from '../firmware/rollouts/rollout-routes.ts';
 import { consoleRoutes } from '../http/answers/console.ts';
 import { pageRoutes } from '../http/answers/pages.ts';
@@ -151,6 +152,7 @@ const forCallers: readonly Mount[] = [
   bulkRoutes,
   firmwarePackageRoutes,
   firmwareRolloutRoutes,
+  deviceFirmwareRoutes,
   commandRoutes,
 ];
 

@@ -106,6 +106,11 @@ const writes: ReadonlyArray<[operation: string, write: () => Write]> = [
   ['POST /api/v1/firmware/rollouts/{id}/resume', () => ({ of: 'rollout' })],
   ['POST /api/v1/firmware/rollouts/{id}/cancel', () => ({ of: 'rollout' })],
   ['POST /api/v1/firmware/rollouts/{id}/retry', () => ({ of: 'failedRollout' })],
+  ['POST /api/v1/firmware/rollouts/{id}/revert', () => ({ of: 'failedRollout' })],
+  [
+    'POST /api/v1/firmware/rollouts/preview',
+    () => ({ body: { firmwarePackageId: all.firmware.id, target: { filter: { deviceTemplateId: all.template.id } } } }),
+  ],
   [
     'POST /api/v1/firmware/rollouts',
     () => {
@@ -154,6 +159,7 @@ const few: Record<string, string> = {
   'it changes one row, of a device or of a certificate': `
     POST /api/v1/association/start-association-with-code  POST /api/v1/association/sign-up-with-code
     POST /api/v1/devices/{id}/allow-enrollment  POST /api/v1/devices/{id}/firmware/install
+    POST /api/v1/devices/{id}/firmware
     POST /api/v1/devices/{id}/replace  DELETE /api/v1/devices/{id}/commands/{commandId}
     DELETE /api/v1/association/give-away/{deviceId}  DELETE /api/v1/devices/{id}/support/{supportId}
     DELETE /api/v1/access/mqtt-certificates/{id}  POST /api/v1/access/certificate-authorities/{id}/issue

@@ -470,8 +470,10 @@ t.test('what a rollout may not be is refused', async (t) => {
   const target = { deviceIds: [device.id] };
   const refused = async (body: object, code: number, firmwarePackageId = firmware.id) => {
     const all = { accountId: service.accountId, firmwarePackageId, target, ...body };
-    const answer = await service.http('POST', '/api/v1/firmware/rollouts', { body: all });
-    t.match(answer, { status: 400, body: { error: { code } } }, JSON.stringify(body));
+    for (const path of ['', '/preview']) {
+      const answer = await service.http('POST', `/api/v1/firmware/rollouts${path}`, { body: all });
+      t.match(answer, { status: 400, body: { error: { code } } }, `${path} ${JSON.stringify(body)}`);
+    }
   };
   await refused({}, 106, draft.id);
   await refused({}, 102, device.id);
@@ -587,6 +589,8 @@ t.test('a package of another account is out of reach: to read, to roll out, to b
     ['GET', `/api/v1/firmware/rollouts/${id}/devices`],
     ['GET', `/api/v1/devices/${own.id}/firmware`],
     ['POST', `/api/v1/devices/${own.id}/firmware/install`],
+    ['GET', `/api/v1/devices/${own.id}/firmware/history`],
+    ['POST', `/api/v1/firmware/rollouts/${id}/revert`],
   ] as const)
     t.match(await service.http(method, one, { token }), { status: 404 }, `${method} ${one}`);
   const refused = async (firmwarePackageId: string, target: object) => {

@@ -188,6 +188,10 @@ const requests: Record<string, () => Promise<Sent>> = {
     await rolloutUntil(service, id, ({ counts }) => counts.pending === 1);
     return { path: `/api/v1/devices/${device.id}/firmware/install`, body: {} };
   },
+  '/api/v1/devices/{id}/firmware': async () => {
+    const { device, firmware: update } = await firmware();
+    return { path: `/api/v1/devices/${device.id}/firmware`, body: { packageId: update.id } };
+  },
   '/api/v1/provisioning/jobs': async () => ({ body: { rows: [{ serialNumber: service.unique('job') }] } }),
   '/api/v1/provisioning/jobs/{id}/undo': async () => ({
     path: `/api/v1/provisioning/jobs/${await deletion()}/undo`,
@@ -210,6 +214,11 @@ const requests: Record<string, () => Promise<Sent>> = {
     const startAt = new Date(time.now + 3_600_000).toISOString();
     return { body: { firmwarePackageId: id, target: { filter: { deviceTemplateId } }, startAt } };
   },
+  '/api/v1/firmware/rollouts/{id}/revert': async () => {
+    const { device, firmware: update } = await firmware();
+    const { id } = await rollOut(service, update, { target: { deviceIds: [device.id] } });
+    return { path: `/api/v1/firmware/rollouts/${id}/revert`, body: {} };
+  },
   '/api/v4/data/{topic}': async () => ({
     path: `/api/v4/data/${await topic()}`,
     headers: { 'content-type': 'text/csv' },
@@ -229,11 +238,10 @@ const otherThan = (body: object | string) => {
   if (typeof body === 'string') return `${body} `;
   return 'rows' in body ? { rows: [{ serialNumber: 'another' }] } : { ...body, more: 'differs' };
 };
-/** A job goes on by itself between two answers; what a rollout matched is told once. */
+/** A job and a rollout go on by themselves between two answers. */
 const lasting = (body: Anything) => {
   const { job, firmwareRollout } = body as Partial<Anything>;
-  if (job) return job.id;
-  return firmwareRollout ? { firmwareRollout: { ...firmwareRollout, matched: undefined } } : body;
+  return job?.id ?? firmwareRollout?.id ?? body;
 };
 
 const method: string = 'POST';
@@ -273,7 +281,7 @@ t.test('an entity that was made before a crash is in the answer to the same requ
     const again = await ask();
     t.equal(again.status, first.status, path);
     t.match(lasting(again.body), lasting(first.body), path);
-    t.equal(again.headers.get('etag'), first.headers.get('etag'), path);
+    if (!('firmwareRollout' in again.body)) t.equal(again.headers.get('etag'), first.headers.get('etag'), path);
   }
 });
 

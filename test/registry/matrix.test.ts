@@ -345,6 +345,8 @@ const table = `
 
   POST /api/v1/firmware/rollouts                    | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/firmware/rollouts                    | body firmwarePackageId: firmwarePackage         | 400/102 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/preview            | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/preview            | body firmwarePackageId: firmwarePackage         | 400/102 | 403/21  | 403/21
   GET /api/v1/firmware/rollouts                     | -                                               | own     | 403/21  | 403/21
   GET /api/v1/firmware/rollouts                     | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/firmware/rollouts                     | query firmwarePackageId: firmwarePackage        | none    | 403/21  | 403/21
@@ -355,8 +357,12 @@ const table = `
   POST /api/v1/firmware/rollouts/{id}/resume        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
   POST /api/v1/firmware/rollouts/{id}/cancel        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
   POST /api/v1/firmware/rollouts/{id}/retry         | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
+  POST /api/v1/firmware/rollouts/{id}/revert        | path id: firmwareRollout                        | 404/100 | 403/21  | 403/21
   GET /api/v1/devices/{id}/firmware                 | path id: device                                 | 404/100 | 404/100 | 403/21
   POST /api/v1/devices/{id}/firmware/install        | path id: device                                 | 404/100 | 404/100 | 403/21
+  POST /api/v1/devices/{id}/firmware                | path id: device                                 | 404/100 | 403/21  | 403/21
+  POST /api/v1/devices/{id}/firmware                | body packageId: firmwarePackage                 | 400/102 | 403/21  | 403/21
+  GET /api/v1/devices/{id}/firmware/history         | path id: device                                 | 404/100 | 404/100 | 403/21
 
   POST /api/v1/devices/{id}/commands                | path id: device                                 | 404/100 | 404/100 | 403/21
   GET /api/v1/devices/{id}/commands                 | path id: device                                 | 404/100 | 404/100 | 403/21
@@ -907,6 +913,8 @@ function bodyOf(
       ...(parameter === 'roleId' && backEnd),
     },
     '/api/v1/firmware/rollouts': { accountId, firmwarePackageId: randomUUID(), target: { deviceIds: ['x'] } },
+    '/api/v1/firmware/rollouts/preview': { accountId, firmwarePackageId: randomUUID(), target: { deviceIds: ['x'] } },
+    '/api/v1/devices/{id}/firmware': { packageId: randomUUID() },
     '/api/v1/firmware/packages': {
       accountId,
       deviceTemplateId: own.deviceTemplate?.id,

@@ -350,11 +350,32 @@ export class Filler {
       const { accountId } = this.#service;
       const insert = this.#file.prepare(
         `INSERT INTO "firmwareDeliveries" VALUES
-         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1)`,
+         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL)`,
       );
       const one = { rolloutId, accountId, deleted, message: 'm'.repeat(1000) };
       for (let n = 0; n < manyRows; n += 1) insert.run({ ...one, deviceId: newId(accountId) });
       return { url: `/api/v1/firmware/rollouts/${rolloutId}/devices?`, bytes: manyRows * 1000 };
+    },
+    '/api/v1/devices/{id}/firmware/history': async () => {
+      const { deviceId } = this.#made;
+      const { id, ...rollout } = this.#file
+        .prepare<[string], Record<string, unknown>>('SELECT * FROM "firmwareRollouts" WHERE "id" = ?')
+        .get(this.#made.rolloutId ?? '') as Record<string, unknown>;
+      const names = Object.keys(rollout);
+      const { accountId } = this.#service;
+      const copy = this.#file.prepare(
+        `INSERT INTO "firmwareRollouts" ("id", ${names.map((name) => `"${name}"`)}) VALUES (@id, ${names.map((name) => `@${name}`)})`,
+      );
+      const insert = this.#file.prepare(
+        `INSERT INTO "firmwareDeliveries" VALUES
+         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL)`,
+      );
+      for (let n = 0; n < manyRows; n += 1) {
+        const rolloutId = newId(accountId);
+        copy.run({ ...rollout, id: rolloutId, target: '{}', state: 'finished', finished: deleted, due: null });
+        insert.run({ rolloutId, deviceId, accountId, deleted, message: 'm'.repeat(1000) });
+      }
+      return { url: `/api/v1/devices/${deviceId}/firmware/history?`, bytes: manyRows * 1000 };
     },
     '/api/v1/devices/{id}/commands': async () => {
       const url = `/api/v1/devices/${this.#made.deviceId}/commands`;

@@ -9,6 +9,7 @@ import {
   Nullable,
   nameColumn,
   OptionalDate,
+  OptionalId,
   OptionalText,
   oneOf,
 } from './columns.ts';
@@ -56,6 +57,12 @@ export const FirmwareUploadRecord = Type.Object({
   received: Type.Integer(),
   digest: OptionalText,
   touched: DateText,
+});
+
+/** Devices that do not get it, by the reason. */
+export const RefusedDevices = Type.Array(Type.Object({ reason: Type.String(), count: Type.Integer() }), {
+  maxItems: 10,
+  description: 'Devices that do not get it, by the reason.',
 });
 
 export const rolloutStates = ['scheduled', 'running', 'paused', 'finished', 'cancelled'] as const;
@@ -140,6 +147,7 @@ export const firmwareRolloutColumns = {
     shown: Nullable(Type.String({ description: 'Why it has paused itself, or has finished without a device.' })),
   }),
   finished: column(OptionalDate, { sort: true }),
+  refused: json(RefusedDevices, RefusedDevices, {}),
   due: hidden(Nullable(Type.Integer())),
 };
 
@@ -147,7 +155,8 @@ export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id, a
 
 /**
  * One device of a rollout. A device has one open delivery at most. `offer` counts offers: URLs of a former one are void.
- * `files` is JSON: the phase of each file that control topics have reported. `deadline` in milliseconds.
+ * `files` is JSON: the phase of each file that control topics have reported. `deadline` in milliseconds. `firmwarePackageId` where
+ * its package is not that of the rollout; `formerVersion` is what the device ran before.
  */
 export const FirmwareDeliveryRecord = Type.Object({
   rolloutId: Id,
@@ -163,6 +172,8 @@ export const FirmwareDeliveryRecord = Type.Object({
   consented: Type.Integer(),
   updated: DateText,
   deadline: Type.Integer(),
+  firmwarePackageId: OptionalId,
+  formerVersion: OptionalText,
 });
 
 /** How many devices of a stage are in a state; kept by triggers. */

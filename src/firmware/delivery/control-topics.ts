@@ -82,7 +82,7 @@ export class ControlMessages implements ControlService, Listener {
     const { registry, firmwareEngine } = this.#parts;
     const delivery = await openDelivery(registry.query, device.deviceId);
     if (!delivery) return undefined;
-    const firmware = await packageOf(registry.query, delivery.rolloutId);
+    const firmware = await packageOf(registry.query, delivery);
     const files = (await filesOf(registry.query, [firmware.id])).get(firmware.id) ?? [];
     if (files.every(({ name, revision }) => has.get(name) === revision)) {
       const { firmwareVersion } = firmware;

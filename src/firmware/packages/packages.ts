@@ -1,5 +1,6 @@
 /** Firmware packages: made as a draft, filled with files, published, and frozen from then on. */
 
+import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
 import type { Db, Tx } from '../../../db/registry/index.ts';
 import { firmwarePackageColumns } from '../../../db/registry/records/downlink.ts';
@@ -157,8 +158,11 @@ async function remove(ctx: DownlinkContext, caller: Caller, { id }: FirmwarePack
   const { registry, clock } = ctx;
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const trashed = await trash(tx, 'firmwarePackages', id, version, clock);
-    const open = tx.selectFrom('firmwareRollouts').select('id').where('firmwarePackageId', '=', id);
-    if (await open.where('state', 'in', ['scheduled', 'running', 'paused']).limit(1).executeTakeFirst())
+    const open = tx.selectFrom('firmwareRollouts').select('id').where('accountId', '=', trashed.accountId);
+    // One that goes back may come to any package of the template.
+    const needsIt = sql<boolean>`("firmwarePackageId" = ${id} or "target" ->> 'revertOf' is not null and "firmwarePackageId" in
+      (select "id" from "firmwarePackages" where "deviceTemplateId" = ${trashed.deviceTemplateId}))`;
+    if (await open.where('finished', 'is', null).where(needsIt).limit(1).executeTakeFirst())
       throw new PlatformError('constraint', { message: 'The package has a rollout that has not ended.' });
     await recordPackage(ctx, tx, caller, trashed, 'deleted');
     return trashed;

@@ -41,14 +41,14 @@ export async function openDelivery(db: Db, deviceId: string) {
     .executeTakeFirst();
 }
 
-/** The firmware of a rollout. */
-export async function packageOf(db: Db, rolloutId: string): Promise<Row<'firmwarePackages'>> {
-  return db
-    .selectFrom('firmwarePackages')
-    .innerJoin('firmwareRollouts', 'firmwareRollouts.firmwarePackageId', 'firmwarePackages.id')
-    .selectAll('firmwarePackages')
-    .where('firmwareRollouts.id', '=', rolloutId)
-    .executeTakeFirstOrThrow();
+/** The firmware that a rollout brings to a device; without a device, that of the rollout itself. */
+export async function packageOf(
+  db: Db,
+  { rolloutId, firmwarePackageId }: Pick<Delivery, 'rolloutId'> & Partial<Pick<Delivery, 'firmwarePackageId'>>,
+): Promise<Row<'firmwarePackages'>> {
+  const ofRollout = db.selectFrom('firmwareRollouts').select('firmwarePackageId').where('id', '=', rolloutId);
+  const packages = db.selectFrom('firmwarePackages').selectAll();
+  return packages.where('id', '=', firmwarePackageId ?? ofRollout).executeTakeFirstOrThrow();
 }
 
 /**
@@ -59,7 +59,7 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
   const open = await openDelivery(tx, deviceId);
   const delivery = open ?? (await latestDelivery(tx, deviceId));
   if (!delivery) throw new PlatformError('notFound', { message: 'There is no firmware offer for this device.' });
-  const { firmwareVersion } = await packageOf(tx, delivery.rolloutId);
+  const { firmwareVersion } = await packageOf(tx, delivery);
   const isOther = report.firmwareVersion !== undefined && report.firmwareVersion !== firmwareVersion;
   if (report.state === 'succeeded' && report.firmwareVersion !== undefined && (isOther || !open))
     return takeVersion(tx, clock, delivery, firmwareVersion, report.firmwareVersion);
@@ -78,9 +78,12 @@ export async function takeReport(tx: Tx, clock: Clock, deviceId: string, report:
     message: message ?? null,
     files: report.files ?? delivery.files,
   };
-  const changed = await storeDelivery(tx, clock, delivery, changes);
-  if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
   const device = state === 'succeeded' ? await runs(tx, clock, delivery, firmwareVersion) : undefined;
+  const ran = device?.before.firmwareVersion ?? firmwareVersion;
+  // An update that this one has replaced may have ended in between.
+  const formerVersion = ran === firmwareVersion ? delivery.formerVersion : ran;
+  const changed = await storeDelivery(tx, clock, delivery, { ...changes, formerVersion });
+  if (isOpen(changed)) return { delivery: changed, firmwareVersion, ended: false };
   const rollout = await settleRollout(tx, clock, delivery.rolloutId);
   return { delivery: changed, firmwareVersion, ended: true, rollout, ...(device && { device }) };
 }
@@ -124,7 +127,9 @@ async function isFailedBy(tx: Tx, { deviceId, state }: Delivery, version: string
   const former = tx
     .selectFrom('firmwareDeliveries as d')
     .innerJoin('firmwareRollouts as r', 'r.id', 'd.rolloutId')
-    .innerJoin('firmwarePackages as p', 'p.id', 'r.firmwarePackageId')
+    .innerJoin('firmwarePackages as p', (on) =>
+      on.on('p.id', '=', (eb) => eb.fn.coalesce('d.firmwarePackageId', 'r.firmwarePackageId')),
+    )
     .select('d.deviceId')
     .where('d.deviceId', '=', deviceId)
     .where('d.state', '=', 'superseded')
@@ -132,22 +137,30 @@ async function isFailedBy(tx: Tx, { deviceId, state }: Delivery, version: string
   return (await former.limit(1).executeTakeFirst()) === undefined;
 }
 
-/** Of these devices those that run the version of a rollout already, where their template says that they need no update then. */
-export async function alreadyRunning(tx: Tx, rolloutId: string, deviceIds: readonly string[]): Promise<Set<string>> {
-  if (deviceIds.length === 0) return new Set();
-  const { deviceTemplateId, firmwareVersion } = await packageOf(tx, rolloutId);
+/** What these devices run. */
+export async function versionsOf(tx: Tx, deviceIds: readonly string[]): Promise<Map<string, string | null>> {
+  if (deviceIds.length === 0) return new Map();
+  const rows = tx.selectFrom('devices').select(['id', 'firmwareVersion']).where('id', 'in', deviceIds);
+  return new Map((await rows.execute()).map(({ id, firmwareVersion }) => [id, firmwareVersion]));
+}
+
+/** The version of a package, if devices that run it already need no update to it; null where their template says otherwise. */
+export async function skippedVersion(
+  tx: Tx,
+  { deviceTemplateId, firmwareVersion }: Row<'firmwarePackages'>,
+): Promise<string | null> {
   const template = await findEntity(tx, 'deviceTemplates', deviceTemplateId);
-  if (template?.skipSameVersion !== 1) return new Set();
-  const rows = tx.selectFrom('devices').select('id').where('id', 'in', deviceIds);
-  return new Set((await rows.where('firmwareVersion', '=', firmwareVersion).execute()).map(({ id }) => id));
+  return template?.skipSameVersion === 1 ? firmwareVersion : null;
 }
 
 /** What the row of a device says that needed no update. */
 export const ranAlready = { state: 'succeeded', message: 'It ran this version already.' } as const;
 
 /** Ends the update of a device that runs its version already; false where it does not. */
-export async function skipUpdate(tx: Tx, clock: Clock, { rolloutId, deviceId }: Delivery): Promise<boolean> {
-  if (!(await alreadyRunning(tx, rolloutId, [deviceId])).has(deviceId)) return false;
+export async function skipUpdate(tx: Tx, clock: Clock, delivery: Delivery): Promise<boolean> {
+  const { rolloutId, deviceId } = delivery;
+  const runs = (await versionsOf(tx, [deviceId])).get(deviceId) ?? null;
+  if (runs === null || runs !== (await skippedVersion(tx, await packageOf(tx, delivery)))) return false;
   const open = await openDelivery(tx, deviceId);
   if (open?.rolloutId !== rolloutId || open.state !== 'pending') return false;
   await storeDelivery(tx, clock, open, ranAlready);

@@ -218,7 +218,7 @@ export class FirmwareEngine {
     const { query } = this.#services.registry;
     const delivery = await currentDelivery(query, device.id);
     if (!delivery) return;
-    const isOfUpdate = (await packageOf(query, delivery.rolloutId)).firmwareVersion === firmwareVersion;
+    const isOfUpdate = (await packageOf(query, delivery)).firmwareVersion === firmwareVersion;
     if (isOpen(delivery) ? isOfUpdate : delivery.state === 'succeeded' && !isOfUpdate)
       await this.report(device, { state: 'succeeded', firmwareVersion });
   }

@@ -35,7 +35,7 @@ export async function takeFileReport(
 ): Promise<Reported> {
   const delivery = await currentDelivery(tx, deviceId);
   if (!delivery) throw unusable('nothing is offered');
-  const { id, firmwareVersion } = await packageOf(tx, delivery.rolloutId);
+  const { id, firmwareVersion } = await packageOf(tx, delivery);
   const files = (await filesOf(tx, [id])).get(id) ?? [];
   if (!files.some((one) => one.name === name && one.revision === revision))
     throw unusable('N and R name no offered file');

@@ -66,7 +66,7 @@ export class Offers {
     const hasBegun = delivery.state !== 'pending' && delivery.state !== 'offered';
     if (rollout.state !== 'running' && !(rollout.state === 'paused' && hasBegun)) return undefined;
     if (rollout.consent === 'user' && delivery.consented === 0) return undefined;
-    const firmware = await packageOf(db, delivery.rolloutId);
+    const firmware = await packageOf(db, delivery);
     return { delivery, firmware, files: (await filesOf(db, [firmware.id])).get(firmware.id) ?? [] };
   }
 

@@ -1,9 +1,9 @@
-/** Rollouts over HTTP, and the firmware of single devices as their people see it. */
+/** Rollouts over HTTP. */
 
+import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import { Nullable, oneOf, type Row } from '../../../db/registry/records.ts';
+import { oneOf, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
-import { timestamp } from '../../core/clock.ts';
 import { invalid } from '../../core/errors.ts';
 import { currentCaller } from '../../entity/current-caller.ts';
 import { entityRoutes } from '../../entity/kind.ts';
@@ -18,14 +18,15 @@ import type { App } from '../../http/app.ts';
 import { isInsideBatch } from '../../http/batch.ts';
 import { metaWith, nameIgnored } from '../../http/ignored-names.ts';
 import type { DownlinkContext } from '../context.ts';
-import { currentDelivery, openDelivery, packageOf } from './deliveries.ts';
+import { cockpitOf } from './cockpit.ts';
+import { previewRollout, previewShape } from './preview.ts';
+import { revertRollout } from './revert.ts';
 import {
   type Counts,
   countsOf,
   deliveryShape,
   deliveryStates,
   hasEnded,
-  isOpen,
   newRolloutShape,
   noCounts,
   rolloutBody,
@@ -50,6 +51,11 @@ const tags = ['Firmware'];
 
 const devicesQuery = Type.Object({
   state: Type.Optional(oneOf(deliveryStates)),
+  sort: Type.Optional(
+    oneOf(['failedFirst'], {
+      description: 'Those that have failed or timed out come first; by id when it is left out.',
+    }),
+  ),
   page: Type.Optional(Type.Integer({ minimum: 1, maximum: 1_000_000, default: 1 })),
   pageSize: Type.Optional(Type.Integer({ minimum: 1, maximum: 1000, default: 10 })),
 });
@@ -78,7 +84,7 @@ export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
     create: {
       summary: 'Roll a published package out to devices, in stages',
       description:
-        'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. A rollback is a rollout of the former package.',
+        'Which devices belong to a stage is fixed when it begins, spread evenly by a hash of their ids. A newer rollout takes the place of an older one for the same device. POST /firmware/rollouts/preview says before what it would do.',
       answer: 'What was made; it begins at `startAt`.',
       shape: newRolloutShape,
       errors: ['unknownReference'],
@@ -88,10 +94,15 @@ export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
     },
     read: {
       summary: 'Read a rollout, with how many devices are in each state',
-      description: 'Its counts show how many devices are in each state.',
+      description:
+        'Its counts show how many devices are in each state. `failures` says why devices have failed, `perMinute` how fast it goes, `stageEndsAt` when the next stage begins.',
+      show: async (caller, row) => ({
+        ...(await showCounted(ctx, [row]))(row),
+        ...(await cockpitOf(ctx, caller, row)),
+      }),
     },
     list: {
-      summary: 'List rollouts',
+      summary: 'List rollouts, newest first',
       description: 'Returns one page. Filters are combined: a rollout must match all of them.',
     },
   });
@@ -107,7 +118,7 @@ export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
         tags,
         operationId: 'getFirmwareRolloutDevices',
         summary: 'List the devices of the stages that have begun, and how far each has come',
-        description: 'Returns one page. Filter by state to find the devices that failed.',
+        description: 'Returns one page. Filter by state, or sort by `failedFirst`, to find the devices that failed.',
         params: idParams,
         querystring: devicesQuery,
         response: listResponse('devices', deliveryShape),
@@ -121,9 +132,10 @@ export function firmwareRolloutRoutes(app: App, ctx: DownlinkContext): void {
       return sendList(reply, 'devices', { results, meta: metaWith(meta, ignored) });
     },
   );
+  previewRoute(app, ctx);
   changes(app, ctx);
+  revertRoute(app, ctx);
   events(app, ctx);
-  deviceRoutes(app, ctx);
 }
 
 /** As lists and events show rollouts: how many devices each names, of which there may be 10,000. */
@@ -137,7 +149,7 @@ async function listDevices(
   ctx: DownlinkContext,
   caller: Caller,
   rolloutId: string,
-  { state, ...query }: Static<typeof devicesQuery>,
+  { state, sort, ...query }: Static<typeof devicesQuery>,
 ) {
   const { query: db } = ctx.registry;
   const counts = (await countsOf(db, [rolloutId])).get(rolloutId) ?? noCounts();
@@ -147,10 +159,14 @@ async function listDevices(
     caller,
     { ...query, sortOrder: 'asc' },
     {
-      matching: state ? ofRollout.where('state', '=', state) : ofRollout,
+      matching: db.selectFrom(
+        (state ? ofRollout.where('state', '=', state) : ofRollout)
+          .select(['deviceId', 'message', hasNotFailed.as('hasNotFailed')])
+          .as('deliveries'),
+      ),
       count: state ? counts[state] : sumOf(counts),
       key: 'deviceId',
-      order: ['deviceId'],
+      order: sort ? ['hasNotFailed', 'deviceId'] : ['deviceId'],
       long: ['message'],
       read: async (current, some: string[]) => {
         demandLive(findReached(ctx, current, 'firmwareRollouts', rolloutId));
@@ -160,6 +176,9 @@ async function listDevices(
     },
   );
 }
+
+/** 0 or 1; an index has this expression. */
+const hasNotFailed = sql<number>`(not "state" in ('failed', 'timedOut'))`;
 
 function sumOf(counts: Counts): number {
   return deliveryStates.reduce((sum, state) => sum + counts[state], 0);
@@ -215,6 +234,63 @@ function changes(app: App, ctx: DownlinkContext): void {
     );
 }
 
+function previewRoute(app: App, ctx: DownlinkContext): void {
+  app.post(
+    `${path}/preview`,
+    {
+      config: {
+        right: ['create', 'firmwareRollout'],
+        errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
+      },
+      bodyLimit: 1_048_576,
+      schema: {
+        tags,
+        operationId: 'previewFirmwareRollout',
+        summary: 'See what a rollout would do, without making it',
+        description:
+          'The body is that of a rollout, and what POST /firmware/rollouts refuses is refused here too. The devices are selected as the rollout would select them now.',
+        body: rolloutBody,
+        response: {
+          200: Type.Object({ preview: previewShape }, { description: 'Nothing was made.' }),
+        },
+      },
+    },
+    async ({ caller, body }) => {
+      ctx.access.demandAccount(caller, body.accountId);
+      return { preview: await previewRollout(ctx, caller, body) };
+    },
+  );
+}
+
+function revertRoute(app: App, ctx: DownlinkContext): void {
+  app.post(
+    `${path}/:id/revert`,
+    {
+      config: {
+        creates: true,
+        made: { at: '/firmware/rollouts', status: 200 },
+        right: ['create', 'firmwareRollout'],
+        errors: ['notFound', 'deleted', 'forbidden', 'tooMany'],
+        sends: ['etag'],
+      },
+      schema: {
+        tags,
+        operationId: 'revertFirmwareRollout',
+        summary: 'Go back: roll out to each device of a rollout what it ran before',
+        description:
+          'Makes a rollout for the devices that run what this one has brought them. Each gets the published package of its template whose version it ran before; `refused` counts devices for which there is none. A rollout that has not ended is cancelled first.',
+        params: idParams,
+        response: one('The new rollout; `target.revertOf` names the one that it undoes.'),
+      },
+    },
+    async ({ caller, params }, reply) => {
+      const before = demandLive(findReached(ctx, caller, 'firmwareRollouts', params.id));
+      const row = await revertRollout(ctx, caller, before);
+      return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
+    },
+  );
+}
+
 function events(app: App, ctx: DownlinkContext): void {
   const { access, firmwareEngine } = ctx;
   const streams = new ProgressStreams(ctx);
@@ -254,97 +330,4 @@ function events(app: App, ctx: DownlinkContext): void {
       return sendEvents(reply, streams.open(caller, { event: 'firmwareRollout', read, watch, isPermitted }));
     },
   );
-}
-
-const stateShape = Type.Object({
-  ...deliveryShape.properties,
-  firmwareVersion: Type.String({ description: 'That it brings.' }),
-  consentNeeded: Type.Boolean({ description: 'Whether it waits for POST /devices/{id}/firmware/install.' }),
-});
-const stateAnswer = Type.Object(
-  { firmware: Nullable(Type.Unsafe<Static<typeof stateShape>>({ ...stateShape, type: 'object' })) },
-  { description: 'The update that is under way, or the last one; null when there was none.' },
-);
-
-function deviceRoutes(app: App, ctx: DownlinkContext): void {
-  const { registry, firmwareEngine } = ctx;
-  const errors = ['notFound', 'deleted', 'forbidden'] as const;
-  app.get(
-    '/devices/:id/firmware',
-    {
-      config: { right: ['read', 'firmwareState'], errors },
-      schema: {
-        tags,
-        operationId: 'getDeviceFirmware',
-        summary: 'Read the firmware state of a device',
-        description: 'Shows the state of the update and the error of the device, if it reported one.',
-        params: idParams,
-        response: { 200: stateAnswer },
-      },
-    },
-    async ({ caller, params }) => {
-      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
-      return { firmware: await stateOf(ctx, caller, device) };
-    },
-  );
-  app.post(
-    '/devices/:id/firmware/install',
-    {
-      config: { creates: true, right: ['update', 'firmwareState'], errors },
-      schema: {
-        tags,
-        operationId: 'installFirmware',
-        summary: 'Start the update that is offered to a device, where its rollout has `consent: "user"`',
-        description: 'An end-user calls it to agree to the update.',
-        params: idParams,
-        response: { 200: stateAnswer },
-      },
-    },
-    async ({ caller, params }) => {
-      const device = demandLive(findReached(ctx, caller, 'devices', params.id));
-      await consent(ctx, caller, params.id);
-      await firmwareEngine.offersChanged([params.id]);
-      return { firmware: await stateOf(ctx, caller, device) };
-    },
-  );
-
-  /** @throws PlatformError 400/106 when nothing waits for it. */
-  async function consent({ clock, audit }: DownlinkContext, caller: Caller, deviceId: string): Promise<void> {
-    await registry.transaction(async (tx) => {
-      const open = await openDelivery(tx, deviceId);
-      const rollouts = tx
-        .selectFrom('firmwareRollouts')
-        .select('consent')
-        .where('id', '=', open?.rolloutId ?? '');
-      if (!open || (await rollouts.executeTakeFirst())?.consent !== 'user')
-        throw invalid('id', 'has no update that waits for consent');
-      if (open.consented === 1) return;
-      const waiting = tx.updateTable('firmwareDeliveries').set({ consented: 1, updated: timestamp(clock) });
-      await waiting.where('rolloutId', '=', open.rolloutId).where('deviceId', '=', deviceId).execute();
-      await audit.record(tx, {
-        event: 'firmwareInstallStarted',
-        outcome: 'success',
-        accountId: caller.accountId,
-        actor: caller,
-        target: { kind: 'device', id: deviceId },
-        details: { rolloutId: open.rolloutId },
-      });
-    });
-  }
-}
-
-/** Of an update that has ended under another owner, its people see nothing. */
-async function stateOf(
-  { access, registry }: DownlinkContext,
-  caller: Caller,
-  device: Row<'devices'>,
-): Promise<Static<typeof stateShape> | null> {
-  const db = registry.query;
-  const delivery = await currentDelivery(db, device.id);
-  if (!delivery || !(isOpen(delivery) || access.sightOf(caller, device).sees(delivery.updated))) return null;
-  const { firmwareVersion } = await packageOf(db, delivery.rolloutId);
-  const rollouts = db.selectFrom('firmwareRollouts').select('consent').where('id', '=', delivery.rolloutId);
-  const { consent } = await rollouts.executeTakeFirstOrThrow();
-  const consentNeeded = consent === 'user' && delivery.consented === 0 && isOpen(delivery);
-  return { ...showDelivery(delivery), firmwareVersion, consentNeeded };
 }

@@ -67,7 +67,36 @@ export const rolloutBody = Type.Object({
 });
 
 export type Target = Static<typeof target>;
+/** `revertOf` names the rollout whose devices go back to what they ran before it. */
+export type StoredTarget = Target & { revertOf?: string };
 export type Stage = Static<typeof firmwareRolloutColumns.stages.marks.shown>[number];
+
+/** Messages of failures that are told. */
+export const maxFailures = 20;
+
+/** What one rollout that is read has besides. */
+const watched = {
+  failures: Type.Array(
+    Type.Object({
+      message: Nullable(Type.String({ description: 'Or `code 7`, where the device has told a code alone.' })),
+      count: Type.Integer(),
+      newest: Type.Object({ deviceId: Id, serialNumber: Type.String(), time: DateText }),
+    }),
+    {
+      maxItems: maxFailures,
+      description: 'Of one that is read: devices that have failed or timed out, by message, the most frequent first.',
+    },
+  ),
+  perMinute: Type.Number({
+    description: 'Of one that is read: devices that have succeeded in a minute, over the last five minutes.',
+  }),
+  stageEndsAt: Nullable({
+    ...DateText,
+    description:
+      'Of one that is read: when the next stage begins; while it is paused, not before it is resumed. Null without a next stage.',
+  }),
+};
+export type Watched = { [K in keyof typeof watched]: Static<(typeof watched)[K]> };
 
 const counts = Type.Object(Object.fromEntries(deliveryStates.map((state) => [state, Type.Integer()])));
 export const rolloutShape = Type.Object({
@@ -80,8 +109,12 @@ export const rolloutShape = Type.Object({
     ),
     filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
     organizationId: Type.Optional(Type.String()),
+    revertOf: Type.Optional(Type.String({ description: 'The rollout whose devices go back to their former package.' })),
   }),
   counts,
+  failures: Type.Optional(watched.failures),
+  perMinute: Type.Optional(watched.perMinute),
+  stageEndsAt: Type.Optional(watched.stageEndsAt),
 });
 /** The answer of POST: whether the target is what its maker means. */
 export const newRolloutShape = Type.Object(
@@ -106,7 +139,7 @@ export const newRolloutShape = Type.Object(
   },
   { title: 'NewFirmwareRollout' },
 );
-export const rolloutListing = listingOf('firmwareRollouts', firmwareRolloutColumns);
+export const rolloutListing = listingOf('firmwareRollouts', firmwareRolloutColumns, { defaultOrder: 'desc' });
 
 export const deliveryShape = Type.Object({
   deviceId: Id,
@@ -147,15 +180,22 @@ const showColumns = showing(firmwareRolloutColumns);
 
 /** `deviceIds` are those that the target names, or how many they are. */
 export function showRollout(row: Rollout, counted: Counts | undefined, deviceIds: readonly string[] | number) {
-  const shownTarget = JSON.parse(row.target) as Target;
+  const shownTarget = JSON.parse(row.target) as StoredTarget;
   const named = typeof deviceIds === 'number' ? { deviceCount: deviceIds } : { deviceIds: [...deviceIds] };
   return {
     ...showCommon(row),
     ...showColumns(row),
-    target: shownTarget.filter || shownTarget.organizationId ? shownTarget : named,
+    target: shownTarget.filter || shownTarget.organizationId || shownTarget.revertOf ? shownTarget : named,
     stage: row.stage < 0 ? null : row.stage + 1,
     counts: counted ?? noCounts(),
   };
+}
+
+/** When the next stage begins at the earliest, in milliseconds; undefined without a next one, and before the first. */
+export function nextStageAt(row: Pick<Rollout, 'stage' | 'stages' | 'stageBegun'>): number | undefined {
+  const stages = stagesOf(row);
+  const pause = stages[row.stage + 1] && stages[row.stage]?.pauseSeconds;
+  return pause === undefined || row.stageBegun === null ? undefined : Date.parse(row.stageBegun) + pause * 1000;
 }
 
 export function stagesOf({ stages }: Pick<Rollout, 'stages'>): Stage[] {

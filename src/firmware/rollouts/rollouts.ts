@@ -18,10 +18,21 @@ import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../
 import type { Audit } from '../../operations/audit/index.ts';
 import type { DownlinkContext } from '../context.ts';
 import { changeRollout, openDevices, settleRollout, supersede } from './deliveries.ts';
-import { countsOf, type Rollout, type rolloutBody, type Stage, showRollout, type Target } from './rollout.ts';
+import {
+  countsOf,
+  nextStageAt,
+  type Rollout,
+  type rolloutBody,
+  type Stage,
+  showRollout,
+  type Target,
+} from './rollout.ts';
 import { foreignDevices } from './targets.ts';
 
-type RolloutServices = Pick<DownlinkContext, 'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'>;
+export type RolloutServices = Pick<
+  DownlinkContext,
+  'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'
+>;
 
 /** Seconds from one stage to the next where nothing is said. */
 const usualPause = 3600;
@@ -32,50 +43,62 @@ const targetsAtOnce = 500;
 
 type Body = Static<typeof rolloutBody>;
 
+/** What a rollout may be made of. */
+export interface Checked {
+  firmware: Row<'firmwarePackages'>;
+  target: Target;
+  stages: Stage[];
+  /** In milliseconds. */
+  startAt: number;
+}
+
 /**
- * Makes a rollout. @throws PlatformError 400/102 for a package that is not there or not published, a foreign organization, and
- * devices of other templates; 400/106 for stages that do not rise to 100 and for one rollout too many.
+ * What a body asks for, which a rollout is made of, or a preview. @throws PlatformError 400/102 for a package that is not there, a
+ * foreign organization, and devices of other templates; 400/106 for a package that is not published, stages that do not rise to
+ * 100 and one rollout too many. `path` is where the body names the package.
  */
-export async function createRollout(ctx: RolloutServices, caller: Caller, body: Body): Promise<Rollout> {
-  const { ages, clock, config, registry } = ctx;
-  const { accountId } = caller;
+export async function demandRollout(
+  { ages, config }: Pick<RolloutServices, 'ages' | 'config'>,
+  db: Db,
+  { accountId }: Caller,
+  body: Body,
+  path = 'firmwarePackageId',
+): Promise<Checked> {
   const target = readTarget(body.target);
   const stages = readStages(body.stages);
   const startAt = readStart(body.startAt, ages.now());
-  const isLong = (target.deviceIds?.length ?? 0) > targetsAtOnce;
+  const firmware = await demandReference(db, 'firmwarePackages', accountId, body.firmwarePackageId, path);
+  if (firmware.state !== 'published') throw invalid(path, `names a package that is ${firmware.state}`);
+  await demandTarget(db, firmware, target);
+  await demandRoom(config, db, accountId);
+  return { firmware, target, stages, startAt };
+}
+
+/** @throws PlatformError 400/106 for one rollout too many. */
+export async function demandRoom({ limits }: RolloutServices['config'], db: Db, accountId: string): Promise<void> {
+  const open = db.selectFrom('firmwareRollouts').select((eb) => eb.fn.countAll<number>().as('count'));
+  const { count } = await open
+    .where('accountId', '=', accountId)
+    .where('finished', 'is', null)
+    .executeTakeFirstOrThrow();
+  demandWithin(limits, 'firmwareRollouts', Number(count) + 1, 'accountId');
+}
+
+/** Makes a rollout. @throws as demandRollout. */
+export async function createRollout(ctx: RolloutServices, caller: Caller, body: Body, path?: string): Promise<Rollout> {
+  const { registry } = ctx;
+  const { accountId } = caller;
+  const isLong = (body.target.deviceIds?.length ?? 0) > targetsAtOnce;
   const row = await writeAs(isLong ? inThread(registry) : ctx, caller, undefined, async (tx) => {
-    const firmware = await demandReference(
-      tx,
-      'firmwarePackages',
-      accountId,
-      body.firmwarePackageId,
-      'firmwarePackageId',
-    );
-    if (firmware.state !== 'published') throw invalid('firmwarePackageId', `names a package that is ${firmware.state}`);
-    await demandTarget(tx, firmware, target);
-    const open = tx.selectFrom('firmwareRollouts').select((eb) => eb.fn.countAll<number>().as('count'));
-    const { count } = await open
-      .where('accountId', '=', accountId)
-      .where('finished', 'is', null)
-      .executeTakeFirstOrThrow();
-    demandWithin(config.limits, 'firmwareRollouts', Number(count) + 1, 'accountId');
+    const { firmware, target, stages, startAt } = await demandRollout(ctx, tx, caller, body, path);
     const { deviceIds, ...shown } = target;
-    const made = await insert(tx, 'firmwareRollouts', {
-      ...stamp(clock, caller),
+    const made = await insertRollout(ctx, tx, caller, {
       ...readNew(firmwareRolloutColumns, body),
       firmwarePackageId: firmware.id,
       target: JSON.stringify(shown),
       stages: JSON.stringify(stages),
       startAt: new Date(startAt).toISOString(),
-      state: 'scheduled',
-      stage: -1,
-      stageBegun: null,
-      threshold: null,
-      cursor: null,
-      failuresAccepted: 0,
-      reason: null,
-      finished: null,
-      due: startAt,
+      refused: '[]',
     });
     const targets = [...new Set(deviceIds ?? [])].map((deviceId) => ({ rolloutId: made.id, deviceId, accountId }));
     await insertMany(tx, 'firmwareTargets', targets);
@@ -84,6 +107,22 @@ export async function createRollout(ctx: RolloutServices, caller: Caller, body: 
   });
   ctx.firmwareEngine.changed(row);
   return (await findEntity(registry.query, 'firmwareRollouts', row.id)) ?? row;
+}
+
+/** A rollout that has not begun. */
+export function insertRollout(
+  { clock }: Pick<RolloutServices, 'clock'>,
+  tx: Tx,
+  caller: Caller,
+  row: Pick<Rollout, 'firmwarePackageId' | 'target' | 'stages' | 'startAt' | 'refused'> &
+    Pick<Rollout, 'deviceDeadlineSeconds' | 'maxFailurePercent' | 'consent'>,
+): Promise<Rollout> {
+  return insert(tx, 'firmwareRollouts', {
+    ...stamp(clock, caller),
+    ...row,
+    ...{ state: 'scheduled', stage: -1, stageBegun: null, threshold: null, cursor: null },
+    ...{ failuresAccepted: 0, reason: null, finished: null, due: Date.parse(row.startAt) },
+  });
 }
 
 /** @throws PlatformError 400/106 for none or several of the three. */
@@ -116,7 +155,7 @@ function readStart(startAt: string | undefined, now: number): number {
   return Math.max(instant, now);
 }
 
-async function demandTarget(tx: Tx, firmware: Row<'firmwarePackages'>, { deviceIds, filter, organizationId }: Target) {
+async function demandTarget(tx: Db, firmware: Row<'firmwarePackages'>, { deviceIds, filter, organizationId }: Target) {
   const { accountId, deviceTemplateId } = firmware;
   if (organizationId !== undefined && !(await findLive(tx, 'organizations', accountId, organizationId)))
     throw unknownReference('target.organizationId');
@@ -155,12 +194,9 @@ export async function resumeRollout(ctx: RolloutServices, caller: Caller, id: st
 }
 
 /** When a rollout that goes on has to be looked at. */
-function dueOf({ stage, cursor, startAt, stageBegun, stages }: Rollout, now: number): number | null {
-  if (stage < 0) return Math.max(Date.parse(startAt), now);
-  if (cursor !== null) return now;
-  const all = JSON.parse(stages) as Stage[];
-  const pause = all[stage + 1] ? all[stage]?.pauseSeconds : undefined;
-  return pause === undefined ? null : Date.parse(stageBegun ?? '') + pause * 1000;
+function dueOf(rollout: Rollout, now: number): number | null {
+  if (rollout.stage < 0) return Math.max(Date.parse(rollout.startAt), now);
+  return rollout.cursor === null ? (nextStageAt(rollout) ?? null) : now;
 }
 
 /** Ends a rollout: devices that have not ended are cancelled, and their offers void, when it resolves. */
@@ -301,7 +337,7 @@ export async function targetCounts(db: Db, ids: readonly string[]): Promise<Map<
   return new Map(rows.map(({ rolloutId, count }) => [rolloutId, Number(count)]));
 }
 
-function recordRollout(
+export function recordRollout(
   { audit }: { audit: Audit },
   tx: Tx,
   actor: Caller,

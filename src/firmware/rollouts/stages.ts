@@ -5,9 +5,18 @@ import { insertMany } from '../../../db/registry/many.ts';
 import type { Access } from '../../core/access.ts';
 import { type Clock, timestamp } from '../../core/clock.ts';
 import type { Readers } from '../../core/threads/readers.ts';
-import { alreadyRunning, changeRollout, packageOf, ranAlready, settleRollout, supersede } from './deliveries.ts';
+import {
+  changeRollout,
+  packageOf,
+  ranAlready,
+  settleRollout,
+  skippedVersion,
+  supersede,
+  versionsOf,
+} from './deliveries.ts';
 import { mayGoOn, pauseLost } from './responsible.ts';
-import { type Delivery, isOpen, type Rollout, stagesOf } from './rollout.ts';
+import { formerPackages } from './returning.ts';
+import { type Delivery, isOpen, nextStageAt, type Rollout, type StoredTarget, stagesOf } from './rollout.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
 type Services = { registry: Registry; readers: Readers; clock: Clock; ages: Clock; access: Access };
@@ -31,7 +40,7 @@ export async function advance(services: Services, rollout: Rollout): Promise<Ste
     });
     return { rollouts: paused, arisen: [], superseded: [] };
   }
-  const aim = aimOf(rollout, (await packageOf(registry.query, rollout.id)).deviceTemplateId);
+  const aim = aimOf(rollout, (await packageOf(registry.query, { rolloutId: rollout.id })).deviceTemplateId);
   if (rollout.cursor === null) {
     const begun = await beginStage(services, rollout, aim);
     return { rollouts: begun ? [begun] : [], arisen: [], superseded: [] };
@@ -43,14 +52,8 @@ export async function advance(services: Services, rollout: Rollout): Promise<Ste
     if (!current || current.cursor !== rollout.cursor) return { rollouts: [], arisen: [], superseded: [] };
     const { arisen, replaced } = await takeUp(tx, clock, current, taken);
     const rollouts: Rollout[] = [];
-    const stages = stagesOf(current);
-    const pause = stages[current.stage + 1] ? stages[current.stage]?.pauseSeconds : undefined;
-    const next = pause === undefined ? null : Date.parse(current.stageBegun ?? '') + pause * 1000;
-    const changed = await changeRollout(
-      tx,
-      current,
-      last === undefined ? { cursor: null, due: next } : { cursor: last },
-    );
+    const next = { cursor: null, due: nextStageAt(current) ?? null };
+    const changed = await changeRollout(tx, current, last === undefined ? next : { cursor: last });
     rollouts.push(changed);
     for (const id of new Set(replaced.map(({ rolloutId }) => rolloutId)))
       rollouts.push(...((await settled(tx, clock, id)) ?? []));
@@ -98,9 +101,13 @@ async function takeUp(
   const isNewer = ({ rolloutId, state }: Delivery) =>
     rolloutId > rollout.id && (isOpen({ state }) || state === 'succeeded');
   const left = new Set(known.filter(isNewer).map(({ deviceId }) => deviceId));
-  const fresh = ids.filter((id) => !own.has(id));
+  const packages = await ownPackages(tx, rollout, ids);
+  const fresh = ids.filter((id) => !own.has(id) && (!packages || packages.has(id)));
   const taken = fresh.filter((id) => !left.has(id));
-  const running = await alreadyRunning(tx, rollout.id, taken);
+  const versions = await versionsOf(tx, fresh);
+  // Who goes back runs another version: only such devices have a package of their own.
+  const skipped = packages ? null : await skippedVersion(tx, await packageOf(tx, { rolloutId: rollout.id }));
+  const running = new Set(taken.filter((id) => skipped !== null && versions.get(id) === skipped));
   const replaced = await supersede(tx, clock, taken);
   const hadAnother = new Set(replaced.map(({ deviceId }) => deviceId));
   const arisen = taken.filter((id) => !running.has(id) || hadAnother.has(id));
@@ -125,7 +132,15 @@ async function takeUp(
       consented: 0,
       updated: timestamp(clock),
       deadline,
+      firmwarePackageId: packages?.get(deviceId) ?? null,
+      formerVersion: versions.get(deviceId) ?? null,
     })),
   );
   return { arisen, replaced };
+}
+
+/** The packages of the devices of a rollout that goes back, by device. */
+async function ownPackages(tx: Tx, { target }: Rollout, ids: readonly string[]) {
+  const { revertOf } = JSON.parse(target) as StoredTarget;
+  return revertOf === undefined ? undefined : formerPackages(tx, revertOf, ids);
 }

@@ -2,6 +2,7 @@
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.ts';
+import type { Row } from '../../../db/registry/records.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import { type Caller, endUserCaller } from '../../core/caller.ts';
 import { PlatformError } from '../../core/errors.ts';
@@ -14,10 +15,13 @@ import type { ListServices } from '../../entity/row-slices.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 import { deviceIds } from '../../registry/devices/search.ts';
 import { packageOf } from './deliveries.ts';
-import { partialFilters, type Rollout, type Target } from './rollout.ts';
+import { returning } from './returning.ts';
+import { partialFilters, type Rollout, type StoredTarget, type Target } from './rollout.ts';
 
-/** Devices that are looked at together. */
-export const pageSize = 100;
+/** Devices that are taken up together. */
+const pageSize = 100;
+/** Devices that are looked at together, where they are counted. */
+const walkSize = 500;
 const wholeRange = 0xffffffff;
 
 /** What targets are read with. */
@@ -28,13 +32,14 @@ export interface Aim {
   rolloutId: string;
   accountId: string;
   createdById: string;
-  deviceTemplateId: string;
-  target: Target;
+  /** Undefined for devices of any template. */
+  deviceTemplateId: string | undefined;
+  target: StoredTarget;
 }
 
 export function aimOf(rollout: Rollout, deviceTemplateId: string): Aim {
   const { id: rolloutId, accountId, createdById, target } = rollout;
-  return { rolloutId, accountId, createdById, deviceTemplateId, target: JSON.parse(target) as Target };
+  return { rolloutId, accountId, createdById, deviceTemplateId, target: JSON.parse(target) as StoredTarget };
 }
 
 /** The next ids of live devices of the target, in the order of ids; `last` is where the next page begins, if there is one. */
@@ -42,17 +47,45 @@ export async function targetPage(
   reads: TargetReads,
   aim: Aim,
   after: string,
+  limit = pageSize,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const db = reads.registry.query;
-  const page =
-    aim.target.filter || aim.target.organizationId ? await listed(reads, aim, after) : await named(db, aim, after);
-  const last = page.length < pageSize ? undefined : page.at(-1);
+  const { filter, organizationId, revertOf } = aim.target;
+  const page = await (revertOf !== undefined
+    ? returningDevices(db, revertOf, { after, limit })
+    : filter || organizationId
+      ? listed(reads, aim, { after, limit })
+      : named(db, aim, { after, limit }));
+  const last = page.length < limit ? undefined : page.at(-1);
   return { ids: await matching(db, aim, page), last };
 }
 
-function listed(reads: TargetReads, aim: Aim, after: string): Promise<string[]> {
+/** The whole target, a page at a time, and a look around for others after each. */
+export async function* pagesOf(reads: TargetReads, aim: Aim): AsyncGenerator<string[]> {
+  const longWork = new LongWork();
+  for (let after: string | undefined = ''; after !== undefined; ) {
+    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after, walkSize);
+    yield page.ids;
+    after = page.last;
+    await longWork.giveWay();
+  }
+}
+
+/** Where a page begins, and how many devices it has. */
+interface Cut {
+  after: string;
+  limit: number;
+}
+
+function listed(reads: TargetReads, aim: Aim, cut: Cut): Promise<string[]> {
   const { caller, query } = asked(aim);
-  return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, { after, limit: pageSize });
+  return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, cut);
+}
+
+async function returningDevices(db: Db, rolloutId: string, { after, limit }: Cut): Promise<string[]> {
+  const { rows } = await sql<{ deviceId: string }>`select "deviceId" from ${returning(rolloutId, after)}
+    where "firmwarePackageId" is not null order by "deviceId" limit ${limit}`.execute(db);
+  return rows.map(({ deviceId }) => deviceId);
 }
 
 /** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */
@@ -67,25 +100,28 @@ function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { cal
       isPattern(name, value) ? literalOf(value) : value,
     ]),
   );
-  const query: ListQuery = { ...filter, deviceTemplateId, accountId };
+  const query: ListQuery = { ...filter, ...(deviceTemplateId !== undefined && { deviceTemplateId }), accountId };
   for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
   return { caller, query };
 }
 
-async function named(db: Db, { rolloutId, accountId, deviceTemplateId }: Aim, after: string): Promise<string[]> {
+/** Devices that are named one by one: by the target itself, or by the rows of its rollout. */
+async function named(db: Db, { rolloutId, accountId, deviceTemplateId, target }: Aim, { after, limit }: Cut) {
+  const ids = target.deviceIds
+    ? sql<string>`(select value from json_each(${JSON.stringify(target.deviceIds)}))`
+    : sql<string>`(select "deviceId" from "firmwareTargets" where "rolloutId" = ${rolloutId} and "deviceId" > ${after})`;
   const rows = await db
-    .selectFrom('firmwareTargets')
-    .innerJoin('devices', 'devices.id', 'firmwareTargets.deviceId')
-    .select('deviceId')
-    .where('rolloutId', '=', rolloutId)
-    .where('deviceId', '>', after)
-    .where('devices.accountId', '=', accountId)
-    .where('devices.deviceTemplateId', '=', deviceTemplateId)
-    .where('devices.deleted', 'is', null)
-    .orderBy('deviceId')
-    .limit(pageSize)
+    .selectFrom('devices')
+    .select('id')
+    .where('id', 'in', ids)
+    .where('id', '>', after)
+    .where('accountId', '=', accountId)
+    .where('deviceTemplateId', '=', deviceTemplateId ?? '')
+    .where('deleted', 'is', null)
+    .orderBy('id')
+    .limit(limit)
     .execute();
-  return rows.map(({ deviceId }) => deviceId);
+  return rows.map(({ id }) => id);
 }
 
 /** A list finds what contains the longest text of a pattern; the whole pattern decides. */
@@ -130,7 +166,7 @@ function isLike(pattern: string, value: string): boolean {
 
 /** Devices that are counted at most, and pages that are looked through for them. */
 const maxCounted = 1000;
-const maxPages = 30;
+const maxPages = 6;
 
 /** What a new rollout answers about its target, as far as it is known at once. */
 export interface Matched {
@@ -149,7 +185,7 @@ export async function matchedBy(
   { deviceIds }: Target,
 ): Promise<Matched | undefined> {
   try {
-    const aim = aimOf(rollout, (await packageOf(reads.registry.query, rollout.id)).deviceTemplateId);
+    const aim = aimOf(rollout, (await packageOf(reads.registry.query, { rolloutId: rollout.id })).deviceTemplateId);
     // Those that are named have been looked up one by one.
     const devices = deviceIds ? new Set(deviceIds).size : await countMatched(reads, aim);
     const without = await countWithoutVersion(reads, aim);
@@ -174,15 +210,12 @@ export async function matchedBy(
 
 /** Undefined when fewer were found among so many that they cannot be counted at once. */
 async function countMatched(reads: TargetReads, aim: Aim): Promise<number | undefined> {
-  const longWork = new LongWork();
-  let devices = 0;
-  let after: string | undefined = '';
-  for (let pages = 0; after !== undefined && devices < maxCounted; pages += 1) {
+  let [devices, pages] = [0, 0];
+  for await (const ids of pagesOf(reads, aim)) {
     if (pages === maxPages) return undefined;
-    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
-    devices += page.ids.length;
-    after = page.last;
-    await longWork.giveWay();
+    pages += 1;
+    devices += ids.length;
+    if (devices >= maxCounted) break;
   }
   return devices;
 }
@@ -190,13 +223,32 @@ async function countMatched(reads: TargetReads, aim: Aim): Promise<number | unde
 /** Devices that have no version and all else that a filter asks for; undefined where the filter does not ask for a version. */
 async function countWithoutVersion(reads: ListServices, aim: Aim): Promise<number | undefined> {
   const { firmwareVersion, ...others } = aim.target.filter ?? {};
-  const isExact = !Object.entries(others).some(([name, value]) => isPattern(name, value));
-  if (firmwareVersion === undefined || !isExact) return undefined;
-  const { caller, query } = asked({ ...aim, target: { filter: others } });
-  const count = async (more: Partial<ListQuery>) =>
-    (await list(reads, caller, deviceListing, { ...query, ...more, results: false })).meta?.count ?? 0;
+  const rest = { ...aim, target: { filter: others } };
+  if (firmwareVersion === undefined || hasPattern(rest)) return undefined;
   // Every version contains the empty text.
-  return (await count({})) - (await count({ firmwareVersion: '' }));
+  return (await countListed(reads, rest)) - (await countListed(reads, rest, { firmwareVersion: '' }));
+}
+
+function hasPattern({ target }: Aim): boolean {
+  return Object.entries(target.filter ?? {}).some(([name, value]) => isPattern(name, value));
+}
+
+/** How many devices a filter without a pattern, or an organization, stands for; `more` are filters as a list takes them. */
+async function countListed(reads: ListServices, aim: Aim, more: Partial<ListQuery> = {}): Promise<number> {
+  const { caller, query } = asked(aim);
+  return (await list(reads, caller, deviceListing, { ...query, ...more, results: false })).meta?.count ?? 0;
+}
+
+/** How many devices of other templates a target stands for, of which its rollout takes `taken`. */
+export async function countOthers(reads: ListServices, aim: Aim, taken: number): Promise<number> {
+  const { deviceIds: ids, filter } = aim.target;
+  // These name devices of the template alone.
+  if (ids || filter?.deviceTemplateId !== undefined) return 0;
+  const any = { ...aim, deviceTemplateId: undefined };
+  if (!hasPattern(any)) return Math.max(0, (await countListed(reads, any)) - taken);
+  let count = 0;
+  for await (const page of pagesOf(reads, any)) count += page.length;
+  return Math.max(0, count - taken);
 }
 
 /** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */
@@ -207,15 +259,11 @@ export function placeOf(rolloutId: string, deviceId: string): number {
 /** The largest place that belongs to the first `percent` of the devices there are now; one device at least. */
 export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number): Promise<number> {
   if (percent >= 100) return wholeRange;
-  const longWork = new LongWork();
   const places: Uint32Array[] = [];
   let count = 0;
-  for (let after: string | undefined = ''; after !== undefined; ) {
-    const page: { ids: string[]; last: string | undefined } = await targetPage(reads, aim, after);
-    places.push(Uint32Array.from(page.ids, (id) => placeOf(aim.rolloutId, id)));
-    count += page.ids.length;
-    after = page.last;
-    await longWork.giveWay();
+  for await (const ids of pagesOf(reads, aim)) {
+    places.push(Uint32Array.from(ids, (id) => placeOf(aim.rolloutId, id)));
+    count += ids.length;
   }
   const all = new Uint32Array(count);
   let at = 0;
@@ -224,13 +272,18 @@ export async function thresholdOf(reads: TargetReads, aim: Aim, percent: number)
     at += batch.length;
   }
   all.sort();
-  return all[Math.ceil((percent * count) / 100) - 1] ?? 0;
+  return all[shareOf(percent, count) - 1] ?? 0;
+}
+
+/** How many of `count` devices have begun with the stage of this percentage. */
+export function shareOf(percent: number, count: number): number {
+  return Math.ceil((percent * count) / 100);
 }
 
 /** Ids of devices that a body names and that are not live devices of the account and template: the first few. */
 export async function foreignDevices(
   db: Db,
-  { accountId, deviceTemplateId }: Pick<Aim, 'accountId' | 'deviceTemplateId'>,
+  { accountId, deviceTemplateId }: Pick<Row<'devices'>, 'accountId' | 'deviceTemplateId'>,
   ids: readonly string[],
 ): Promise<string[]> {
   const { rows } = await sql<{ id: string }>`

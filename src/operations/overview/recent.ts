@@ -96,10 +96,11 @@ function updatesOf(request: OverviewRequest): Promise<Update[]> {
       from (select u."updated" as "time", d."id" as "deviceId", d."serialNumber", p."firmwareVersion", u."rolloutId",
         count(*) over (partition by u."rolloutId") as "count",
         row_number() over (partition by u."rolloutId" order by u."updated" desc) as "place"
-      from (select "updated", "deviceId", "rolloutId" from "firmwareDeliveries"
+      from (select "updated", "deviceId", "rolloutId", "firmwarePackageId" from "firmwareDeliveries"
         where "accountId" = ${caller.accountId} and "state" = 'succeeded' order by "updated" desc limit ${lookedAt}) as u
       join "devices" as d on d."id" = u."deviceId"
-      join "firmwareRollouts" as r on r."id" = u."rolloutId" join "firmwarePackages" as p on p."id" = r."firmwarePackageId"
+      join "firmwareRollouts" as r on r."id" = u."rolloutId"
+      join "firmwarePackages" as p on p."id" = coalesce(u."firmwarePackageId", r."firmwarePackageId")
       where ${isSeen(request, sql`u."updated"`)})
       where "count" <= ${fewDevices} or "place" = 1 order by "time" desc limit ${maxOfKind}`,
   );

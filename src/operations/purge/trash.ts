@@ -10,8 +10,14 @@ import { type PurgeContext, type Step, stepSize } from './step.ts';
 
 /** They have a step of their own. */
 const apart: ReadonlySet<EntityTable> = new Set(['devices', 'channelTemplates', 'customFields']);
+/** Rows that are no entities, and must be purged before what they name. */
+const keptBesides: Partial<Record<EntityTable, Array<{ table: string; column: string }>>> = {
+  firmwarePackages: [{ table: 'firmwareDeliveries', column: 'firmwarePackageId' }],
+};
 /** All others; a row stays while another one names it, also one in the trash. */
-const others = entityTables.filter((table) => !apart.has(table)).map((table) => ({ table, keepers: keepersOf(table) }));
+const others = entityTables
+  .filter((table) => !apart.has(table))
+  .map((table) => ({ table, keepers: [...keepersOf(table), ...(keptBesides[table] ?? [])] }));
 
 /** The entities whose values a purged custom field leaves behind, by kind of field. */
 const holders: Record<FieldKind, { table: FieldKind; column: string }> = {
