@@ -25,8 +25,8 @@ export async function up(db: Kysely<unknown>): Promise<void> {
     ...countText('firmwareDeliveries', 'message', 1),
     `CREATE INDEX "firmwareDeliveries_package" ON "firmwareDeliveries" ("firmwarePackageId")
      WHERE "firmwarePackageId" IS NOT NULL`,
-    `CREATE INDEX "firmwareDeliveries_failures"
-     ON "firmwareDeliveries" ("rolloutId", coalesce("message", 'code ' || "code"), "updated") WHERE ${hasFailed}`,
+    `CREATE INDEX "firmwareDeliveries_failures" ON "firmwareDeliveries" ("rolloutId", "message", "code", "updated", "state")
+     WHERE ${hasFailed}`,
     `CREATE INDEX "firmwareDeliveries_failedFirst" ON "firmwareDeliveries" ("rolloutId", (NOT ${hasFailed}), "deviceId")`,
     'DROP INDEX "firmwarePackages_template"',
     'CREATE INDEX "firmwarePackages_template" ON "firmwarePackages" ("deviceTemplateId", "firmwareVersion")',

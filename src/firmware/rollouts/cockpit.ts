@@ -17,9 +17,6 @@ interface Failure {
   time: string;
 }
 
-/** The index of failures has this expression. */
-const said = sql`coalesce("message", 'code ' || "code")`;
-
 /** Both counts are read on a thread: a rollout may have 100,000 devices that have failed. */
 export async function cockpitOf(
   { registry, readers, ages }: TargetReads & { ages: Clock },
@@ -31,8 +28,10 @@ export async function cockpitOf(
   const since = new Date(ages.now() - minutes * 60_000).toISOString();
   const failures = sql<Failure>`
     select f."message", f."count", f."time", f."deviceId", coalesce(d."serialNumber", '') as "serialNumber" from (
-      select ${said} as "message", count(*) as "count", max("updated") as "time", "deviceId" from "firmwareDeliveries"
-      where "rolloutId" = ${id} and "state" in ('failed', 'timedOut') group by 1 order by 2 desc, 3 desc limit ${maxFailures}) as f
+      select coalesce("message", 'code ' || "code") as "message", sum("count") as "count", max("time") as "time", "deviceId" from (
+        select "message", "code", count(*) as "count", max("updated") as "time", "deviceId" from "firmwareDeliveries"
+        where "rolloutId" = ${id} and "state" in ('failed', 'timedOut') group by "message", "code")
+      group by 1 order by 2 desc, 3 desc limit ${maxFailures}) as f
     left join "devices" as d on d."id" = f."deviceId" order by 2 desc, 3 desc`;
   const succeeded = sql<{ count: number }>`select count(*) as "count" from "firmwareDeliveries"
     where "accountId" = ${accountId} and "state" = 'succeeded' and "updated" > ${since} and "rolloutId" = ${id}`;
