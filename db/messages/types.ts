@@ -36,6 +36,11 @@ export interface SeriesView extends Omit<SeriesKey, 'possession' | 'ahead'> {
   sight?: Seen;
 }
 
+/** Last points of a device that are wanted: each of one category of these channel templates, or of all without it. */
+export interface LastsOfDevice extends Pick<SeriesView, 'accountId' | 'deviceId' | 'sight'> {
+  wanted: readonly { channels: ReadonlySet<string>; category?: string }[];
+}
+
 /** Levels of a log entry, most severe first; `lifecycle` is next to them. */
 export const severities = [
   'emergency',

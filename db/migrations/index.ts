@@ -151,6 +151,11 @@ export const registryMigrations: readonly Migration[] = [
     ...countText('deviceTemplates', 'commands', 1),
   ),
   goingBack,
+  sqlStep(
+    '0057-primary-values',
+    'ALTER TABLE "deviceTemplates" ADD COLUMN "primary" TEXT',
+    ...countText('deviceTemplates', 'primary', 1),
+  ),
 ];
 
 /**

@@ -49,6 +49,10 @@ interface VerbTexts {
 interface Expand {
   expand?: string;
   count?: string;
+  /** Of organizations. */
+  counts?: boolean;
+  /** Of devices. */
+  values?: string;
 }
 
 type Show<T extends EntityTable> = (row: Row<T>) => ShownEntity;

@@ -34,7 +34,12 @@ export function conditionsOf<T extends EntityTable>(db: Db, asked: AskedList<T>)
 /** Whether a row stands where a caller reaches that does not reach everything: at or below its organizations. */
 export function inReach(db: Db, caller: Caller, reach: string | undefined): Expression<SqlBool> {
   const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
-  if (reach === undefined || roots.length === 0) return sql<SqlBool>`1 = 0`;
+  return reach === undefined ? sql<SqlBool>`1 = 0` : atOrBelow(db, roots, reach);
+}
+
+/** Whether the live organization that a column names is one of `roots` or below one. */
+export function atOrBelow(db: Db, roots: readonly string[], column: string): Expression<SqlBool> {
+  if (roots.length === 0) return sql<SqlBool>`1 = 0`;
   const subtree = db
     .withRecursive('reach', (qc) =>
       qc
@@ -52,7 +57,7 @@ export function inReach(db: Db, caller: Caller, reach: string | undefined): Expr
     )
     .selectFrom('reach')
     .select('id');
-  return sql<SqlBool>`${sql.ref(reach)} in (${subtree})`;
+  return sql<SqlBool>`${sql.ref(column)} in (${subtree})`;
 }
 
 /** SQLite compares texts by their bytes, and none has larger ones. */

@@ -3,6 +3,7 @@ import { type TProperties, Type } from 'typebox';
 import type { Match } from '../../db/registry/records/columns.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../core/caller.ts';
+import { invalid } from '../core/errors.ts';
 import type { ListServices, RowPlace } from './row-slices.ts';
 
 type Name<T extends EntityTable> = keyof Row<T> & string;
@@ -23,6 +24,8 @@ export interface Listing<T extends EntityTable> {
   saysSort?: true;
   /** The column that says where a row is in the tree of organizations; absent where only admins list. */
   reach?: Name<T>;
+  /** Whether `below` may say that the filter organizationId means what is below it, too. */
+  below?: true;
   /** Finds what is live, where an account may have too many rows for plain SQL. */
   search?: Search<T>;
 }
@@ -124,7 +127,19 @@ function filterProperties<T extends EntityTable>(
 ): TProperties {
   const schemaOf = (match: Match) =>
     match === 'flag' ? Type.Boolean() : Type.String({ ...bounds, description: described[match] });
-  return Object.fromEntries(matchesOf(listing).map(([name, match]) => [name, Type.Optional(schemaOf(match))]));
+  const filters = Object.fromEntries(matchesOf(listing).map(([name, match]) => [name, Type.Optional(schemaOf(match))]));
+  return listing.below ? { ...filters, below: Type.Optional(belowSchema) } : filters;
+}
+
+const belowSchema = Type.Boolean({
+  description:
+    'With organizationId: those of the organizations below it, too. A firmware rollout to an organization takes the same.',
+});
+
+/** @throws PlatformError 400/106 for `below` without an organization: it must not select everything. */
+export function demandBelow({ below, organizationId }: Record<string, unknown>, path = 'below'): void {
+  if (below === true && (organizationId === undefined || organizationId === ''))
+    throw invalid(path, 'needs organizationId');
 }
 
 /** The filters of a list, and how each matches. */

@@ -49,6 +49,7 @@ import { deviceCounts } from './devices/counts.ts';
 import { topOf, treeChanged } from './devices/possession.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
+import { countTrees, treeCounts } from './tree-counts.ts';
 
 /** A top-level organization is level 1. */
 const deepestLevel = 5;
@@ -61,6 +62,7 @@ export const organizationShape = Type.Object({
   onlineCount: Type.Optional(Type.Integer()),
   endUserCount: Type.Optional(Type.Integer()),
   childCount: Type.Optional(Type.Integer()),
+  counts: treeCounts,
   defaultEndUser: Type.Optional(endUserShape),
 });
 const createBody = Type.Object({
@@ -83,8 +85,9 @@ const countable = ['devices', 'online', 'end-users', 'children'] as const;
 const expandQuery = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
   count: Type.Optional(Type.String({ description: `Comma-separated: ${countable.join(', ')}` })),
+  counts: Type.Optional(Type.Boolean({ description: 'Include what is in each, and below it.' })),
 };
-type Expand = { expand?: string; count?: string };
+type Expand = { expand?: string; count?: string; counts?: boolean };
 
 const listing = listingOf('organizations', organizationColumns, { sorts: ['accountId'], reach: 'id' });
 
@@ -294,7 +297,7 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
   const { expand, count } = readExpand(query);
   const db = registry.query;
   const ids = rows.map((row) => row.id);
-  const [parents, templates, accounts, devices, endUsers, children] = await Promise.all([
+  const [parents, templates, accounts, devices, endUsers, children, counts] = await Promise.all([
     expand.has('parent') ? parentsOf(db, 'organizations', rows, 'parentId') : undefined,
     expand.has('organization-template')
       ? parentsOf(db, 'organizationTemplates', rows, 'organizationTemplateId')
@@ -303,6 +306,7 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
     count.has('devices') || count.has('online') ? deviceCounts(db, 'organizationId', caller.accountId, ids) : undefined,
     count.has('end-users') ? childCounts(db, 'endUsers', 'organizationId', ids) : undefined,
     count.has('children') ? childCounts(db, 'organizations', 'parentId', ids) : undefined,
+    query.counts ? countTrees(ctx, caller, ids) : undefined,
   ]);
   return (row: Row<'organizations'>) => {
     const parent = parents?.get(row.parentId ?? '');
@@ -317,6 +321,7 @@ async function prepare(ctx: RegistryContext, caller: Caller, rows: Row<'organiza
       ...(count.has('online') && { onlineCount: devices?.get(row.id)?.online ?? 0 }),
       ...(endUsers && { endUserCount: endUsers.get(row.id) ?? 0 }),
       ...(children && { childCount: children.get(row.id) ?? 0 }),
+      ...(counts && { counts: counts.get(row.id) }),
     };
   };
 }

@@ -5,16 +5,18 @@ import { type Static, Type } from 'typebox';
 import { findEntity } from '../../db/registry/entities.ts';
 import type { Db, Registry, Tx } from '../../db/registry/index.ts';
 import {
+  type Category,
   DeclaredCommand,
   deviceTemplateColumns,
   type PayloadForm,
+  type Primary,
   templateColumns,
 } from '../../db/registry/records/templates.ts';
 import { Id, type Row } from '../../db/registry/records.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import type { Caller } from '../core/caller.ts';
 import type { Clock } from '../core/clock.ts';
-import { invalid, PlatformError } from '../core/errors.ts';
+import { invalid, PlatformError, unknownReference } from '../core/errors.ts';
 import { laneOf } from '../core/limits/lanes.ts';
 import type { EntityKind } from '../core/rights.ts';
 import {
@@ -202,6 +204,7 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
   const columns = (isOfDevices ? deviceTemplateColumns : templateColumns) as typeof templateColumns;
   const createBody = Type.Object({ accountId: Type.String(), ...createProperties(columns), ...more });
   const updateBody = Type.Object({ ...changeProperties(columns), ...more });
+  const ofReference = isOfDevices ? (['unknownReference'] as const) : [];
   const listing = listingOf(table, templateColumns, { sorts: ['accountId'], saysSort: true });
 
   const show = (row: Row<TemplateTable>) =>
@@ -215,6 +218,7 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
       const template = await insert(tx, table, { ...stamped, ...readNew(columns, body), default: 0, fields });
       if (table === 'deviceTemplates')
         for (const channel of serviceChannelRows(stamped, template.id)) await insert(tx, 'channelTemplates', channel);
+      await demandPrimary(tx, template as TemplateRow);
       return template;
     });
     access.channelsChanged(row.id);
@@ -229,7 +233,9 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
       const stored = (await findEntity(tx, table, id)) ?? before;
       const fields = mergeFields(stored.fields, values, ctx.fields.limits);
       const changes = { ...readChanges(columns, body), fields };
-      return change(tx, table, id, version, { caller, clock }, changes);
+      const changed = await change(tx, table, id, version, { caller, clock }, changes);
+      await demandPrimary(tx, changed as TemplateRow, stored as TemplateRow);
+      return changed;
     });
     return show(row);
   }
@@ -258,8 +264,8 @@ function mountTemplates(app: App, ctx: TemplateServices, kind: TemplateKind): vo
       const counts = await countChildren(ctx, kind, caller, rows, count);
       return (row) => ({ ...show(row), ...counts(row) });
     },
-    create: { body: createBody, errors: ['notUnique'], run: create },
-    update: { body: updateBody, errors: ['notUnique'], run: update },
+    create: { body: createBody, errors: ['notUnique', ...ofReference], run: create },
+    update: { body: updateBody, errors: ['notUnique', ...ofReference], run: update },
     remove: {
       errors: ['constraint'],
       run: async (caller, { id }, version) =>
@@ -338,6 +344,27 @@ async function ownChannelCounts(db: Db, ids: readonly string[]): Promise<Map<str
     .groupBy('entityId')
     .execute();
   return new Map(rows.map(({ entityId, count }) => [entityId, count]));
+}
+
+type TemplateRow = Pick<Row<'deviceTemplates'>, 'id'> & Partial<Pick<Row<'deviceTemplates'>, 'primary'>>;
+
+/**
+ * That the value that matters is of the template, where it is another one than `before`: channels may go later.
+ * @throws PlatformError 400/102 naming what the template lacks.
+ */
+async function demandPrimary(tx: Tx, { id, primary }: TemplateRow, before?: TemplateRow): Promise<void> {
+  if (!primary || primary === before?.primary) return;
+  const { channel, category } = JSON.parse(primary) as Primary;
+  const found = await tx
+    .selectFrom('channelTemplates')
+    .select('categories')
+    .where('entityId', '=', id)
+    .where('name', '=', channel)
+    .where('deleted', 'is', null)
+    .executeTakeFirst();
+  if (!found) throw unknownReference('primary/channel', channel);
+  const categories = JSON.parse(found.categories) as Category[];
+  if (!categories.some(({ name }) => name === category)) throw unknownReference('primary/category', category);
 }
 
 /** @throws PlatformError 400/104 for a default template, and for one that has live entities; as trash. */

@@ -1,3 +1,4 @@
+import { publish, rollOut, rolloutUntil } from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import type { Entity, List, Made, Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -283,5 +284,101 @@ t.test('nor for the first step of a newcomer, whose refused steps do not count',
     body: { organization: { defaultEndUser: { userId: endUser.userId } } },
   });
 });
+
+t.test('counts say what is in an organization and below it, of what the caller may read', async (t) => {
+  const [top, middle, leaf] = await chain(3);
+  const parts = [top, middle, leaf] as [Made<'organization'>, Made<'organization'>, Made<'organization'>];
+  const beside = await service.organization({ parentId: parts[0].id });
+  const gone = await service.organization({ parentId: parts[1].id });
+  await remove(gone);
+  for (const [organization, devices] of [
+    [parts[0], 1],
+    [parts[1], 2],
+    [parts[2], 3],
+    [beside, 1],
+  ] as const)
+    for (let n = 0; n < devices; n += 1) await service.device({ organizationId: organization.id });
+  const trashed = { serialNumber: service.unique('trashed'), organizationId: parts[2].id };
+  const { id, version } = await service.create('/devices', 'device', trashed);
+  await service.ok('DELETE', `/api/v1/devices/${id}`, { headers: { etag: version } });
+  const rights = { organization: ['read'] };
+  const role = await service.create('/roles', 'role', { name: 'organizations alone', scope: 'organization', rights });
+  const { token } = await service.endUser(parts[0].id, { roleId: role.id });
+  const manager = await service.endUser(parts[1].id);
+  const countsOf = async ({ id }: { id: string }, as = service.admin) =>
+    (await service.ok('GET', `/api/v1/organizations/${id}?counts=true`, { token: as })).organization.counts;
+  const ofTop = { devices: 1, devicesBelow: 7, organizations: 2, organizationsBelow: 3, people: 1 };
+  const ofMiddle = { devices: 2, devicesBelow: 5, organizations: 1, organizationsBelow: 1, people: 1 };
+  const ofLeaf = { devices: 3, devicesBelow: 3, organizations: 0, organizationsBelow: 0, people: 0 };
+  t.strictSame(await countsOf(parts[0]), ofTop, 'nothing that is in the trash');
+  t.strictSame(await countsOf(parts[1], manager.token), ofMiddle);
+  t.strictSame(await countsOf(parts[0], token), { ...ofTop, devices: 0, devicesBelow: 0, people: 0 });
+  const path = `/api/v1/organizations?accountId=${service.accountId}&pageSize=1000`;
+  const listed = (await service.ok('GET', `${path}&counts=true`)).organizations.results;
+  const found = parts.map(({ id }) => listed.find((one) => one.id === id)?.counts);
+  t.strictSame(found, [ofTop, ofMiddle, ofLeaf]);
+  t.notOk('counts' in ((await service.ok('GET', path)).organizations.results[0] ?? {}));
+  t.match(await service.http('GET', `${path}&counts=some`), { status: 400, body: { error: { code: 106 } } });
+});
+
+t.test(
+  'below=true lists the devices of an organization and of those below it, as bulk changes and rollouts do',
+  async (t) => {
+    const [top, middle] = (await chain(2)) as [Made<'organization'>, Made<'organization'>];
+    const template = await service.template();
+    const of = { deviceTemplateId: template.id };
+    const ids: string[] = [];
+    for (const organizationId of [top.id, middle.id, middle.id])
+      ids.push((await service.device({ ...of, organizationId })).device.id);
+    await service.device({ ...of, organizationId: (await service.organization()).id });
+    const path = `/api/v1/devices?accountId=${service.accountId}&deviceTemplateId=${template.id}`;
+    const idsOf = async (query: string, token = service.admin) => {
+      const { meta, results } = (await service.ok('GET', `${path}&${query}`, { token })).devices;
+      t.equal(meta.count, results.length, query);
+      return results.map(({ id }) => id).sort();
+    };
+    const below = `organizationId=${top.id}&below=true`;
+    t.strictSame(await idsOf(below), ids.toSorted());
+    t.strictSame(await idsOf(`organizationId=${top.id}`), [ids[0]]);
+    t.strictSame(await idsOf(`organizationId=${top.id}&below=false`), [ids[0]]);
+    t.equal((await idsOf(`${below}&connected=false&sortBy=created`)).length, 3);
+    t.equal((await idsOf('organizationId=null&below=true')).length, 0);
+    const serial = (await service.ok('GET', `/api/v1/devices/${ids[1]}`)).device.serialNumber;
+    t.strictSame(await idsOf(`${below}&serialNumber=${encodeURIComponent(serial)}`), [ids[1]]);
+    const person = await service.endUser(middle.id);
+    t.strictSame(await idsOf(below, person.token), ids.slice(1).sort(), 'within the reach of the caller');
+    const stranger = await service.endUser((await service.organization()).id);
+    t.strictSame(await idsOf(below, stranger.token), []);
+    for (const [query, wrong] of [
+      [`organizationId=${top.id}&below=maybe`, 'below'],
+      ['below=true', 'below'],
+      ['organizationId=&below=true', 'below'],
+    ])
+      t.match(
+        await service.http('GET', `${path}&${query}`),
+        { status: 400, body: { error: { code: 106, details: [{ path: wrong }] } } },
+        query,
+      );
+    const filter = { organizationId: top.id, below: true, deviceTemplateId: template.id };
+    const bulk = (body: object) =>
+      service.http('POST', '/api/v1/devices/jobs', { body: { action: 'delete', dryRun: true, ...body } });
+    t.match(await bulk({ filter }), { status: 202, body: { job: { total: 3 } } });
+    t.match(await bulk({ filter: { below: true } }), {
+      status: 400,
+      body: { error: { details: [{ path: 'filter.below' }] } },
+    });
+    const firmware = await publish(service, template.id, '2');
+    const { id: firmwarePackageId } = firmware;
+    for (const target of [{ organizationId: top.id }, { filter }]) {
+      const made = await rollOut(service, firmware, { target });
+      t.match(made, { matched: { devices: 3 } });
+      await rolloutUntil(service, made.id, ({ counts }) => counts.pending === 3);
+      await service.ok('POST', `/api/v1/firmware/rollouts/${made.id}/cancel`);
+    }
+    const body = { accountId: service.accountId, firmwarePackageId, target: { filter: { below: true } } };
+    const refused = { status: 400, body: { error: { details: [{ path: 'target.filter.below' }] } } };
+    t.match(await service.http('POST', '/api/v1/firmware/rollouts', { body }), refused);
+  },
+);
 
 t.end();

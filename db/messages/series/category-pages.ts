@@ -5,8 +5,8 @@ import type { Cursor, Range, StoredPoint } from '../types.ts';
 import { CategoryRanges, type Stretch } from './category-ranges.ts';
 import { charactersOf, fromPointRow, type PointRow, selectPoints } from './rows.ts';
 
-/** Rows that one statement goes through at most. */
-const stepRows = 2000;
+/** Rows that one statement goes through: few at first, because the last point of a category is mostly near. */
+const stepRows = { first: 64, most: 2000 };
 
 /** Reads a category from mark to mark, in steps of few rows, so that nothing else waits long. */
 export class CategoryPages {
@@ -24,13 +24,14 @@ export class CategoryPages {
     let characters = range.characters ?? Number.POSITIVE_INFINITY;
     const { skip, points } = this.#statements[order];
     const found: StoredPoint[] = [];
+    let rows = stepRows.first;
     for (const { from, to } of this.#marks.stretches(series, category, restOf(range), order)) {
       const end = { time: order === 'asc' ? to : from, sequence: 0 };
       const begin = { time: order === 'asc' ? from : to, sequence: 0 };
       let place = begin;
       if (after && after.time >= from && after.time < to) place = { time: after.time, sequence: after.sequence };
       while (place !== end) {
-        const stop = skip.get({ series, ...place, bound: end.time, rows: stepRows }) ?? end;
+        const stop = skip.get({ series, ...place, bound: end.time, rows }) ?? end;
         const bound = { stopTime: stop.time, stopSequence: stop.sequence, limit: limit - found.length };
         for (const row of points.iterate({ series, category, ...place, ...bound })) {
           const point = fromPointRow(row);
@@ -40,6 +41,7 @@ export class CategoryPages {
         }
         if (found.length === limit) return found;
         place = stop;
+        rows = Math.min(4 * rows, stepRows.most);
         await longWork.giveWay();
       }
     }

@@ -2,7 +2,9 @@
 import type Sqlite from 'better-sqlite3';
 import type { Range } from '../types.ts';
 
+/** Marks that are read in one go, and that become one stretch: few at first, because the last point is mostly in the last mark. */
 const marksAtOnce = 64;
+const nextSize = (size: number) => Math.min(4 * size, marksAtOnce);
 
 /** A stretch of time: `from` inclusive and `to` exclusive, in milliseconds. */
 export interface Stretch {
@@ -39,13 +41,17 @@ export class CategoryRanges {
   *stretches(series: number, category: number, stretch: Stretch, order: Range['order']): Generator<Stretch> {
     let open: Stretch | undefined;
     let marks = 0;
+    let most = 1;
     for (const { from, to } of this.#marks(series, category, stretch, order)) {
       marks += 1;
-      if (open && marks < marksAtOnce && (open.to === from || to === open.from)) {
+      if (open && marks <= most && (open.to === from || to === open.from)) {
         open = { from: Math.min(open.from, from), to: Math.max(open.to, to) };
         continue;
       }
-      if (open) yield open;
+      if (open) {
+        yield open;
+        most = nextSize(most);
+      }
       open = { from, to };
       marks = 1;
     }
@@ -57,14 +63,14 @@ export class CategoryRanges {
     const { marksBelow, marksAbove } = this.#statements;
     const clip = (mark: Stretch) => ({ from: Math.max(mark.from, from), to: Math.min(mark.to, to) });
     if (order === 'desc') {
-      for (let bound = to; ; ) {
-        const marks = marksBelow.all({ series, category, bound, limit: marksAtOnce });
+      for (let [bound, limit] = [to, 2]; ; limit = nextSize(limit)) {
+        const marks = marksBelow.all({ series, category, bound, limit });
         for (const mark of marks) {
           if (mark.to <= from) return;
           yield clip(mark);
           bound = mark.from;
         }
-        if (marks.length < marksAtOnce) return;
+        if (marks.length < limit) return;
       }
     }
     const [begun] = marksBelow.all({ series, category, bound: from + 1, limit: 1 });

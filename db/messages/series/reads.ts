@@ -1,7 +1,7 @@
 /** Reads the points of series, committed ones only. */
 import type Sqlite from 'better-sqlite3';
 import { LongWork } from '../../../src/core/scheduler/long-work.ts';
-import { everything, type Range, type SeriesView, type StoredPoint } from '../types.ts';
+import { everything, type LastsOfDevice, type Range, type SeriesView, type StoredPoint } from '../types.ts';
 import { CategoryPages } from './category-pages.ts';
 import { fittingPoints, prepareReads } from './rows.ts';
 import { SeriesSums, type Sum, type SumsQuery } from './sums.ts';
@@ -70,6 +70,39 @@ export class SeriesReads {
   /** The last points of a series by time, newest first, at most `limit`; without those that came ahead of their time. */
   latest(key: SeriesView, limit: number): StoredPoint[] {
     return this.read(key, { ...everything, order: 'desc', limit, withoutAhead: true });
+  }
+
+  /** The last points of devices, as `latest`: for each of what is wanted of each, in this order; over some turns of the event loop. */
+  async lasts(devices: readonly LastsOfDevice[]): Promise<(StoredPoint | undefined)[][]> {
+    const longWork = new LongWork();
+    const found: (StoredPoint | undefined)[][] = [];
+    for (const device of devices) {
+      found.push(await this.#lastsOf(device, longWork));
+      await longWork.giveWay();
+    }
+    return found;
+  }
+
+  async #lastsOf({ accountId, deviceId, sight, wanted }: LastsOfDevice, longWork: LongWork) {
+    const last = { ...everything, order: 'desc', limit: 1 } as const;
+    const seen = seenRange(last, { sight });
+    const all = seen ? this.#statements.seriesOfDevice.all({ accountId, deviceId, first: sight?.first ?? 0 }) : [];
+    const found: (StoredPoint | undefined)[] = [];
+    for (const { channels, category } of wanted) {
+      const id = category === undefined ? undefined : this.#statements.category.get(category);
+      const own = seen && (category === undefined || id !== undefined) ? all : [];
+      let points: StoredPoint[] = [];
+      for (const series of own) {
+        if (!channels.has(series.channelTemplateId)) continue;
+        const more =
+          id === undefined
+            ? this.#read(series.id, seen ?? last)
+            : await this.#categoryPages.page(series.id, id, seen ?? last, longWork);
+        points = mergePoints(points, more, last);
+      }
+      found.push(points[0]);
+    }
+    return found;
   }
 
   /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */

@@ -3,7 +3,10 @@ import type { Range, SeriesView, StoredPoint } from '../types.ts';
 import { charactersOf } from './rows.ts';
 
 /** The part of a range that is seen; undefined when there is none. */
-export function seenRange<R extends Pick<Range, 'from' | 'to'>>(range: R, { sight }: SeriesView): R | undefined {
+export function seenRange<R extends Pick<Range, 'from' | 'to'>>(
+  range: R,
+  { sight }: Pick<SeriesView, 'sight'>,
+): R | undefined {
   const from = Math.max(range.from, sight?.from ?? range.from);
   return from < range.to ? { ...range, from } : undefined;
 }

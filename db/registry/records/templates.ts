@@ -49,6 +49,15 @@ const DeclaredCommands = Type.Array(DeclaredCommand, {
   maxItems: 50,
   description: 'Commands that devices of the product understand. A command of such a name must fit its parameters.',
 });
+const Primary = Type.Object(
+  { channel: Type.String({ maxLength: 100 }), category: Type.String({ maxLength: 255 }) },
+  {
+    description:
+      'The value that matters of its devices: a channel of the template, and one of its declared categories. null is the point that came last.',
+    additionalProperties: false,
+  },
+);
+export type Primary = Static<typeof Primary>;
 
 /** What device templates have besides. */
 export const deviceTemplateColumns = {
@@ -69,6 +78,10 @@ export const deviceTemplateColumns = {
     bounds: { description: 'Whether commands that are not declared are refused; false when left out.' },
     initial: 0,
   }),
+  primary: {
+    ...json(Nullable(Primary), Nullable(Primary), { create: 'optional', change: true }),
+    stored: OptionalText,
+  },
 };
 
 /** Payload forms of a channel template: any form, one of them, or none, which is delivered and never read. */

@@ -7,7 +7,7 @@ import { commandBody } from '../../commands/command.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
-import { bodyFilters, type ListQuery } from '../../entity/list-query.ts';
+import { bodyFilters, demandBelow, type ListQuery } from '../../entity/list-query.ts';
 import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
@@ -168,6 +168,7 @@ async function selectIds(
   // A shell variable that is not set must not select everything.
   for (const [name, value] of Object.entries(filter ?? {}))
     if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
+  demandBelow(filter ?? {}, 'filter.below');
   const query = { ...filter, accountId: caller.accountId } as ListQuery;
   const selected: string[] = [];
   for (;;) {

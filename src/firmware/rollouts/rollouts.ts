@@ -13,6 +13,7 @@ import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
 import { demandWithin } from '../../core/limits/table.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import { readNew } from '../../entity/columns.ts';
+import { demandBelow } from '../../entity/list-query.ts';
 import { parseDate } from '../../entity/values.ts';
 import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import type { Audit } from '../../operations/audit/index.ts';
@@ -133,6 +134,7 @@ function readTarget(target: Target): Target {
   for (const [name, value] of Object.entries(target.filter ?? {}))
     if (typeof value === 'string' && value.replaceAll('*', '').trim() === '')
       throw invalid(`target.filter.${name}`, 'must not be empty');
+  demandBelow(target.filter ?? {}, 'target.filter.below');
   return target;
 }
 

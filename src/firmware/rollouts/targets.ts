@@ -4,7 +4,7 @@ import { sql } from 'kysely';
 import type { Db, Registry } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
-import { type Caller, endUserCaller } from '../../core/caller.ts';
+import type { Caller } from '../../core/caller.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { defaultRoles } from '../../core/rights.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
@@ -91,16 +91,20 @@ async function returningDevices(db: Db, rolloutId: string, { after, limit }: Cut
 /** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */
 function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { caller: Caller; query: ListQuery } {
   const { organizationId } = target;
-  const caller: Caller = organizationId
-    ? { ...endUserCaller(createdById, accountId, []), organizationIds: [organizationId] }
-    : { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
+  const caller: Caller = { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
   const filter = Object.fromEntries(
     Object.entries(target.filter ?? {}).map(([name, value]) => [
       name,
       isPattern(name, value) ? literalOf(value) : value,
     ]),
   );
-  const query: ListQuery = { ...filter, ...(deviceTemplateId !== undefined && { deviceTemplateId }), accountId };
+  const place = organizationId ? { organizationId, below: true } : {};
+  const query: ListQuery = {
+    ...filter,
+    ...place,
+    ...(deviceTemplateId !== undefined && { deviceTemplateId }),
+    accountId,
+  };
   for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
   return { caller, query };
 }

@@ -21,6 +21,7 @@ import { type Fields, fieldBody, fieldShapes } from '../../entity/fields.ts';
 import { showFields } from '../../entity/values.ts';
 import { channelProperties, maxChannels, showChannelProperties } from '../channel.ts';
 import { searchDevices } from './search.ts';
+import { valuesShape } from './values.ts';
 
 /** The data for showing a device. */
 export type ShowContext = { access: Access; config: Config; fields: Fields };
@@ -38,6 +39,7 @@ export const deviceShape = Type.Object({
     }),
     { maxItems: maxChannels },
   ),
+  values: valuesShape,
 });
 
 export const createBody = Type.Object({
@@ -64,6 +66,7 @@ export const stateShape = Type.Object({ ...changeProperties(settable), ...fieldB
 
 export const deviceListing = listingOf('devices', deviceColumns, {
   reach: 'organizationId',
+  below: true,
   search: searchDevices,
 });
 

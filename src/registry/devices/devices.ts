@@ -19,12 +19,14 @@ import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor }
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.ts';
 import { askedPlace, demandNew, reserve } from './station-limits.ts';
+import { readValueNames, valuesOf, valuesQuery } from './values.ts';
 
 const expandable = ['account', 'device-template', 'organization'] as const;
 const expandQuery = {
   expand: Type.Optional(Type.String({ description: `Comma-separated: ${expandable.join(', ')}` })),
+  ...valuesQuery,
 };
-type Expand = { expand?: string };
+type Expand = { expand?: string; values?: string };
 
 export function deviceRoutes(app: App, ctx: RegistryContext): void {
   entityRoutes(app, ctx, {
@@ -129,7 +131,7 @@ function readExpand(caller: Caller, query: Expand) {
   const expand = readNames('expand', query.expand, expandable);
   if (expand.size > 0 && caller.kind === 'station')
     throw new PlatformError('forbidden', { message: 'A station can only see the devices that it created.' });
-  return expand;
+  return { expand, values: readValueNames(query.values) };
 }
 
 /** How rows are shown with what the query asks for next to them, which is read for all of them at once. */
@@ -140,13 +142,14 @@ async function prepare(
   query: Expand,
 ): Promise<(row: Row<'devices'>) => ShownEntity> {
   const { registry } = ctx;
-  const expand = readExpand(caller, query);
-  if (expand.size === 0) return (row) => showDevice(ctx, caller, row);
+  const { expand, values: names } = readExpand(caller, query);
+  if (expand.size === 0 && names.length === 0) return (row) => showDevice(ctx, caller, row);
   const db = registry.query;
-  const [found, templates, account] = await Promise.all([
+  const [found, templates, account, values] = await Promise.all([
     expand.has('organization') ? parentsOf(db, 'organizations', rows, 'organizationId') : undefined,
     expand.has('device-template') ? parentsOf(db, 'deviceTemplates', rows, 'deviceTemplateId') : undefined,
     expand.has('account') ? accountOf(db, caller) : undefined,
+    names.length > 0 ? valuesOf(ctx, caller, rows, names) : undefined,
   ]);
   const organizations = readableOrganizations(ctx, caller, found);
   // Many devices have the same parents, each of which is shown once.
@@ -160,6 +163,7 @@ async function prepare(
       ...(shownOrganizations && { organization: organization ?? null }),
       ...(template && { deviceTemplate: template }),
       ...(account && { account }),
+      ...(values && { values: values.get(row.id) }),
     };
   };
 }

@@ -13,8 +13,14 @@ import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registr
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
-import { condition, filtersOf, inReach } from '../../entity/list-filters.ts';
-import type { AskedList, Matches, SearchServices, WantedPage } from '../../entity/list-query.ts';
+import { atOrBelow, condition, filtersOf, inReach } from '../../entity/list-filters.ts';
+import {
+  type AskedList,
+  demandBelow,
+  type Matches,
+  type SearchServices,
+  type WantedPage,
+} from '../../entity/list-query.ts';
 import type { RowPlace } from '../../entity/row-slices.ts';
 
 type ListFilter = readonly [name: string, match: Match];
@@ -56,9 +62,9 @@ interface Search {
 
 /** The devices that a list matches. @throws PlatformError 400/106 for a filter value that can be none. */
 export async function searchDevices(services: SearchServices, asked: AskedList<'devices'>): Promise<Matches> {
-  const search = searchOf(services, asked, filtersOf(asked));
+  const search = searchOf(services, asked, columnFilters(asked));
   const known = await knownCount(search);
-  const ways = await waysOf(search, search.filters.length === 1 && isAccountWide(asked.caller) ? known : undefined);
+  const ways = await waysOf(search, search.filters.length === 1 && isEverywhere(search) ? known : undefined);
   const count = known ?? (await countOf(search, ways));
   return { count, places: async (wanted) => (count === 0 ? [] : search.read(pageOf(search, ways, wanted, count))) };
 }
@@ -69,7 +75,7 @@ export async function deviceIds(
   asked: AskedList<'devices'>,
   { after, limit }: { after: string; limit: number },
 ): Promise<string[]> {
-  const search = searchOf(services, asked, filtersOf(asked));
+  const search = searchOf(services, asked, columnFilters(asked));
   const ways = await waysOf(search);
   const [set] = ways.sets;
   const { index } = ways;
@@ -111,12 +117,24 @@ export async function findDevices(
   return search.read(pageOf<FoundDevice>(search, ways, wanted, most, found));
 }
 
+/** The filters that are looked at column by column: not those of a place. @throws PlatformError as demandBelow. */
+function columnFilters(asked: AskedList<'devices'>): ListFilter[] {
+  demandBelow(asked.query);
+  const filters = filtersOf(asked);
+  return rootOf(asked) === undefined ? filters : filters.filter(([name]) => name !== 'organizationId');
+}
+
+/** The organization at or below which devices are asked for; nothing is below no organization. */
+function rootOf({ query: { below, organizationId } }: Search['asked']): string | undefined {
+  return below === true && organizationId !== 'null' ? String(organizationId) : undefined;
+}
+
 /** How many match, where counts that are kept tell it, or an index by itself. */
 async function knownCount(search: Search): Promise<number | undefined> {
   const { account, asked, filters, read } = search;
   if (asked.caller.kind === 'station') return undefined;
   if (filters.every(([name]) => counted.includes(name))) return sumOf(search, filters, reachOf(search));
-  const isAll = isAccountWide(asked.caller);
+  const isAll = isEverywhere(search);
   if (isAll && filters.every(([name]) => countedByVersion.includes(name)))
     return sumIn('firmwareVersionCounts', search, filters);
   const [[name] = [''], ...others] = filters;
@@ -168,7 +186,7 @@ function rowsOf(search: Search, [name, match]: ListFilter): Rows | undefined {
   const text = String(value);
   // However common a name is: where everything is in reach, any of them will do.
   if (name === 'name') {
-    const limit = isAccountWide(search.asked.caller) ? fewNamed : maxRows;
+    const limit = isEverywhere(search) ? fewNamed : maxRows;
     const rows = sql<{ row: number }>`select "row" from (${rowsWithText(search.account, text, name)} limit ${limit})`;
     return { rows, isExact: isWord(text) };
   }
@@ -181,14 +199,21 @@ function rowsOf(search: Search, [name, match]: ListFilter): Rows | undefined {
   return { rows: sql`${live} and "firmwareVersion" in (${versions})`, isExact: true };
 }
 
-/** Where devices are that the caller reaches, if that is not everywhere. A station's own stand where it puts them. */
-function reachOf({ db, asked: { caller } }: Search): Expression<SqlBool>[] {
-  if (isAccountWide(caller)) return [];
-  if (caller.kind !== 'station') return [inReach(db, caller, 'organizationId')];
+/** Where devices are that are asked for and that the caller reaches, if that is not everywhere. */
+function reachOf({ db, asked }: Search): Expression<SqlBool>[] {
+  const { caller } = asked;
+  const root = rootOf(asked);
+  const below = root === undefined ? [] : [atOrBelow(db, [root], 'organizationId')];
+  if (isAccountWide(caller)) return below;
+  if (caller.kind !== 'station') return [inReach(db, caller, 'organizationId'), ...below];
+  // A station's own stand where it puts them.
   const { id, deviceTemplateId, organizationId } = caller;
-  return [
-    sql<SqlBool>`"createdById" = ${id} and "deviceTemplateId" = ${deviceTemplateId} and "organizationId" is ${organizationId}`,
-  ];
+  const own = sql<SqlBool>`"createdById" = ${id} and "deviceTemplateId" = ${deviceTemplateId} and "organizationId" is ${organizationId}`;
+  return [own, ...below];
+}
+
+function isEverywhere({ asked }: Search): boolean {
+  return isAccountWide(asked.caller) && rootOf(asked) === undefined;
 }
 
 /** One filter as it is looked at device by device. A station finds what it can name, and does not look around. */
