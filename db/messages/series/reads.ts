@@ -3,6 +3,7 @@ import type Sqlite from 'better-sqlite3';
 import { LongWork } from '../../../src/core/scheduler/long-work.ts';
 import { everything, type LastsOfDevice, type Range, type SeriesView, type StoredPoint } from '../types.ts';
 import { CategoryPages } from './category-pages.ts';
+import { SeriesLasts } from './lasts.ts';
 import { fittingPoints, prepareReads } from './rows.ts';
 import { SeriesSums, type Sum, type SumsQuery } from './sums.ts';
 import { fitting, mergePoints, seenRange } from './views.ts';
@@ -11,11 +12,13 @@ export class SeriesReads {
   readonly #statements: ReturnType<typeof prepareReads>;
   readonly #categoryPages: CategoryPages;
   readonly #sums: SeriesSums;
+  readonly #lasts: SeriesLasts;
 
   constructor(reader: Sqlite.Database) {
     this.#statements = prepareReads(reader);
     this.#categoryPages = new CategoryPages(reader);
     this.#sums = new SeriesSums(reader);
+    this.#lasts = new SeriesLasts(reader);
   }
 
   /** Points of a series in a range, committed ones only, at most `limit`: all at once, as rows one by one take twice as long. */
@@ -72,37 +75,9 @@ export class SeriesReads {
     return this.read(key, { ...everything, order: 'desc', limit, withoutAhead: true });
   }
 
-  /** The last points of devices, as `latest`: for each of what is wanted of each, in this order; over some turns of the event loop. */
-  async lasts(devices: readonly LastsOfDevice[]): Promise<(StoredPoint | undefined)[][]> {
-    const longWork = new LongWork();
-    const found: (StoredPoint | undefined)[][] = [];
-    for (const device of devices) {
-      found.push(await this.#lastsOf(device, longWork));
-      await longWork.giveWay();
-    }
-    return found;
-  }
-
-  async #lastsOf({ accountId, deviceId, sight, wanted }: LastsOfDevice, longWork: LongWork) {
-    const last = { ...everything, order: 'desc', limit: 1 } as const;
-    const seen = seenRange(last, { sight });
-    const all = seen ? this.#statements.seriesOfDevice.all({ accountId, deviceId, first: sight?.first ?? 0 }) : [];
-    const found: (StoredPoint | undefined)[] = [];
-    for (const { channels, category } of wanted) {
-      const id = category === undefined ? undefined : this.#statements.category.get(category);
-      const own = seen && (category === undefined || id !== undefined) ? all : [];
-      let points: StoredPoint[] = [];
-      for (const series of own) {
-        if (!channels.has(series.channelTemplateId)) continue;
-        const more =
-          id === undefined
-            ? this.#read(series.id, seen ?? last)
-            : await this.#categoryPages.page(series.id, id, seen ?? last, longWork);
-        points = mergePoints(points, more, last);
-      }
-      found.push(points[0]);
-    }
-    return found;
+  /** The last points of devices, as `latest`: for each of what is wanted of each, in this order. */
+  lasts(devices: readonly LastsOfDevice[]): Promise<(StoredPoint | undefined)[][]> {
+    return this.#lasts.read(devices);
   }
 
   /** Sums of a series by bucket and category, over some turns of the event loop; undefined past the query's limit. */

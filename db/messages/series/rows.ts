@@ -146,13 +146,6 @@ export function prepareReads(reader: Sqlite.Database) {
          WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "channelTemplateId" = @channelTemplateId
            AND "possession" >= @first AND "ahead" <= @mostAhead ORDER BY "possession", "ahead"`,
     ),
-    seriesOfDevice: reader.prepare<
-      [Pick<SeriesView, 'accountId' | 'deviceId'> & { first: number }],
-      { id: number; channelTemplateId: string }
-    >(
-      `SELECT "id", "channelTemplateId" FROM "series"
-         WHERE "accountId" = @accountId AND "deviceId" = @deviceId AND "possession" >= @first AND "ahead" = 0`,
-    ),
     category: reader.prepare<[string], number>('SELECT "id" FROM "categories" WHERE "text" = ?').pluck(),
     ascending: points('>', '<', 'ASC'),
     descending: points('<', '>=', 'DESC'),
