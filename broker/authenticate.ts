@@ -1,6 +1,7 @@
 import { randomUUID } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { type Caller, principalOf } from '../src/core/caller.ts';
+import { lineOf } from '../src/core/errors.ts';
 import { isAccessToken } from '../src/core/formats/access-tokens.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import type { Allowance } from '../src/core/limits/attempts.ts';
@@ -17,7 +18,6 @@ import type { ConnectRefusal } from './packets/codec.ts';
 import type { Connect } from './packets/connect.ts';
 import { Malformed } from './packets/fields.ts';
 import { connectReasons, ends, rowOf } from './reasons.ts';
-import { reasonOf } from './refusals.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 import { hasForbiddenCharacter } from './topics.ts';
 
@@ -180,7 +180,7 @@ export class Authenticator {
     const refusal = checks.refusalOf(identity.caller, will);
     if (refusal) {
       const { kind, mqtt5 } = rowOf(refusal);
-      throw new ConnectRefused('not_authorized', `will: ${reasonOf(refusal)}`, {
+      throw new ConnectRefused('not_authorized', `will: ${lineOf(refusal)}`, {
         code: kind === 'tooLarge' ? quotaExceeded : mqtt5,
       });
     }

@@ -3,6 +3,7 @@
  * in its turn it is acknowledged and handed on.
  */
 
+import { lineOf } from '../src/core/errors.ts';
 import type { ClientProperties } from '../src/core/formats/message-properties.ts';
 import { serviceChannel } from '../src/core/topics.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
@@ -24,7 +25,6 @@ import { type Turn, Turns } from './packets/turns.ts';
 import type { Presence } from './presence.ts';
 import type { Publications } from './publications.ts';
 import { endsConnection, type Reason, reason, rowOf, unusable } from './reasons.ts';
-import { reasonOf } from './refusals.ts';
 import type { Routing } from './routing.ts';
 import type { ServiceChannels } from './service-channels.ts';
 import type { SessionStore } from './sessions/persistence.ts';
@@ -105,7 +105,7 @@ export class Publishing {
       const { connectionId, client, refusals } = live;
       // Once a minute for each client: a program in a loop would fill the log.
       const level = refusals.count === 1 ? 'info' : 'debug';
-      const about = { connectionId, clientId: client.id, topic: packet.topic, reason: reasonOf(said) };
+      const about = { connectionId, clientId: client.id, topic: packet.topic, reason: lineOf(said) };
       services.log[level](about, 'PUBLISH refused');
     }
     const explanation = device && channels.explanationOf(device, packet, said);

@@ -1,13 +1,13 @@
 /** Refusals of CONNECT and SUBSCRIBE, and what ends a connection, in the list of the device that was refused. */
 
-import { failureOf } from '../src/core/errors.ts';
+import { failureOf, lineOf } from '../src/core/errors.ts';
 import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { ConnectRefused } from './authenticate.ts';
 import { connectedDevice } from './authorize.ts';
 import type { LiveClient } from './client-types.ts';
 import { variableOf } from './connections/counters.ts';
 import type { Reason } from './reasons.ts';
-import { type Refusal, type Refusals, reasonOf, refusedPrincipal } from './refusals.ts';
+import { type Refusal, type Refusals, refusedPrincipal } from './refusals.ts';
 
 /** Notes what the hooks refuse. */
 export class RefusalNotes {
@@ -25,7 +25,7 @@ export class RefusalNotes {
     if (!device) return;
     const { address, clientId, identity } = live;
     const principal = identity && refusedPrincipal(identity.caller);
-    const said = { reason: reasonOf(why), cause: why.code, code: failureOf(why.kind).code };
+    const said = { reason: lineOf(why), cause: why.code, code: failureOf(why.kind).code };
     this.#refusals.note(device.deviceId, { action, topic, ...said, address, clientId, principal });
   }
 

@@ -3,7 +3,7 @@ import type { Caller } from '../src/core/caller.ts';
 import { type Entry, Gathered } from '../src/core/limits/gathered.ts';
 import { keepNewest } from '../src/core/limits/kept.ts';
 import { networkOf } from '../src/core/limits/networks.ts';
-import type { BrokerServices, Rejection } from '../src/ports/broker-ports.ts';
+import type { BrokerServices } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
 
 /** Kept of each device; more than that at once are not worth writing. */
@@ -191,10 +191,4 @@ function toRow(
 export function refusedPrincipal({ kind, id }: Pick<Caller, 'kind' | 'id'>): RefusedPrincipal {
   if (kind === 'device') return { type: 'device', id };
   return { type: kind === 'backEnd' || kind === 'endUserApp' ? 'application' : 'user', id };
-}
-
-/** A rejection in one line: its sentence, and what it says of details. */
-export function reasonOf({ message, details }: Rejection): string {
-  const more = details.slice(0, 3).map((one) => (one.path ? `${one.path} ${one.message}` : one.message));
-  return more.length > 0 ? `${message} (${more.join('; ')})` : message;
 }

@@ -1,5 +1,6 @@
 /** `slipway device list|show|new|send`. */
 import { randomUUID } from 'node:crypto';
+import { type ErrorDetail, lineOf } from '../src/core/errors.ts';
 import { findDeviceId, findTopic, idsOfSerialNumber, type Page, readConnectivity, readPairs } from './find-device.ts';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
@@ -167,7 +168,7 @@ interface SendFlags extends Connection {
 /** What the service answers to a message. */
 interface Published {
   success: true;
-  rejection?: { message: string; details: Array<{ message: string }> };
+  rejection?: { message: string; details: ErrorDetail[] };
 }
 
 /** @throws Ending 1 for a message that was delivered and not stored; UsageError for an unknown device or channel. */
@@ -182,8 +183,7 @@ export async function deviceSend(flags: SendFlags, [device = '', channel = '', t
     else process.stdout.write(`${topic}\n`);
     const { rejection } = answer;
     if (!rejection) return;
-    const why = [rejection.message, ...rejection.details.map(({ message }) => message)].join(' ');
-    throw new Ending(exitCodes.failed, why);
+    throw new Ending(exitCodes.failed, lineOf(rejection));
   });
 }
 

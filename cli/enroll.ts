@@ -6,6 +6,7 @@ import { request as httpsRequest } from 'node:https';
 import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { loadDeviceConfig } from '../src/core/config.ts';
+import { lineOf } from '../src/core/errors.ts';
 import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import { reasonOf } from './line/client.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.ts';
@@ -173,20 +174,13 @@ async function overMqtt(
     const { topic, payload } = await answered;
     const answer = isCbor ? decodeCbor(payload) : JSON.parse(payload.toString());
     if (topic.endsWith('/accepted')) return answer as unknown as Answer;
-    throw new Ending(exitCodes.failed, `The enrollment was refused: ${sentenceOf(answer?.error ?? {})}`);
+    throw new Ending(
+      exitCodes.failed,
+      `The enrollment was refused: ${lineOf({ message: '', details: [], ...answer?.error })}`,
+    );
   } finally {
     client.end(true);
   }
-}
-
-function sentenceOf({
-  message,
-  details = [],
-}: {
-  message?: string;
-  details?: Array<{ path?: string; message: string }>;
-}) {
-  return [message, ...details.map((one) => `${one.path ?? ''} ${one.message}`.trim())].join(' ');
 }
 
 /** The directory with what the device keeps; who else is on the machine reads none of it. */

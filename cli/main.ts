@@ -1,5 +1,5 @@
 #!/usr/bin/env node
-import type { ErrorDetail } from '../src/core/errors.ts';
+import { lineOf, type PlatformError } from '../src/core/errors.ts';
 /** The `slipway` command. */
 import { Ending, isKnown } from './usage.ts';
 
@@ -18,7 +18,6 @@ try {
 } catch (error) {
   const isRefusal = error instanceof Error && error.name === 'PlatformError' && 'details' in error;
   if (!isRefusal && !isKnown(error)) throw error;
-  const details = isRefusal ? (error.details as ErrorDetail[]).map(({ path, message }) => `${path} ${message}`) : [];
-  console.error([error.message, ...details].join(' '));
+  console.error(isRefusal ? lineOf(error as PlatformError) : error.message);
   process.exitCode = error instanceof Ending ? error.exitCode : 2;
 }

@@ -1,9 +1,9 @@
-import { failureOf } from '../../src/core/errors.ts';
+import { failureOf, lineOf } from '../../src/core/errors.ts';
 import { exceeded } from '../../src/core/limits/table.ts';
 import type { BrokerServices } from '../../src/ports/broker-ports.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import { type Reason, reason } from '../reasons.ts';
-import { type Refusals, reasonOf, refusedPrincipal } from '../refusals.ts';
+import { type Refusals, refusedPrincipal } from '../refusals.ts';
 import type { ServiceChannels } from '../service-channels.ts';
 import type { Message, Sent } from './message.ts';
 
@@ -47,7 +47,7 @@ export class Rejections {
     this.#refusals.note(deviceId, {
       action: 'publish',
       topic: packet.topic,
-      reason: reasonOf(why),
+      reason: lineOf(why),
       cause: why.code,
       code: failureOf(why.kind).code,
       address: live?.address ?? caller.address,

@@ -1,10 +1,10 @@
 /** What a connection and its client are told when it ends. */
+import { lineOf } from '../../src/core/errors.ts';
 import type { BrokerClient } from '../client-types.ts';
 import type { LimitName } from '../connections/counters.ts';
 import { OverLimit } from '../connections/limits.ts';
 import type { Rates } from '../connections/publish-rate.ts';
 import { type End, ends, reasonOfLimit, rowOf } from '../reasons.ts';
-import { reasonOf } from '../refusals.ts';
 import type { Disconnect } from './codec.ts';
 import { MalformedConnect5 } from './connect.ts';
 import { faults, Malformed } from './fields.ts';
@@ -32,5 +32,5 @@ export function codeOfMalformedConnect(error: unknown, isLevel5: boolean): numbe
 export function endOf(error: Error): End {
   if (error instanceof Malformed) return { code: error.code, sentence: error.message };
   const why = error instanceof OverLimit ? reasonOfLimit(error.limit) : undefined;
-  return why ? { code: rowOf(why).mqtt5, sentence: reasonOf(why) } : ends.unspecified;
+  return why ? { code: rowOf(why).mqtt5, sentence: lineOf(why) } : ends.unspecified;
 }

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { lineOf } from '../../src/core/errors.ts';
 import {
   clientPropertiesOf,
   type Properties,
@@ -9,7 +10,6 @@ import {
 import { canonicalTopic } from '../../src/core/topics.ts';
 import type { Incoming, Subscription } from '../message-types.ts';
 import { isFailure, type Reason, rowOf } from '../reasons.ts';
-import { reasonOf } from '../refusals.ts';
 import { isShared } from '../topics.ts';
 import {
   type Answer,
@@ -123,14 +123,14 @@ export class Level5 implements Codec {
     const codes = granted.map((one) => (typeof one === 'number' ? one : rowOf(one).mqtt5));
     const refusal = granted.find((one) => typeof one !== 'number');
     const about = Buffer.from([messageId >> 8, messageId & 255]);
-    return this.#explained(types.suback << 4, about, refusal && reasonOf(refusal), Buffer.from(codes));
+    return this.#explained(types.suback << 4, about, refusal && lineOf(refusal), Buffer.from(codes));
   }
 
   unsuback(messageId: number, ended: ReadonlyArray<Reason | undefined>): Buffer {
     const codes = ended.map((why) => (why ? rowOf(why).mqtt5 : 0));
     const refusal = ended.find((why) => why && isFailure(rowOf(why).mqtt5));
     const about = Buffer.from([messageId >> 8, messageId & 255]);
-    return this.#explained(types.unsuback << 4, about, refusal && reasonOf(refusal), Buffer.from(codes));
+    return this.#explained(types.unsuback << 4, about, refusal && lineOf(refusal), Buffer.from(codes));
   }
 
   pingresp(): Buffer {

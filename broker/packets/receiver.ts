@@ -1,3 +1,4 @@
+import { lineOf } from '../../src/core/errors.ts';
 import type { Authority } from '../authorize.ts';
 import type { BrokerClient, LiveClient } from '../client-types.ts';
 import { OverLimit } from '../connections/limits.ts';
@@ -18,7 +19,6 @@ import {
   reason,
   rowOf,
 } from '../reasons.ts';
-import { reasonOf } from '../refusals.ts';
 import type { SessionStore } from '../sessions/persistence.ts';
 import type { SubscribeHooks } from '../subscribe.ts';
 import type { Answer, Packet } from './codec.ts';
@@ -405,7 +405,7 @@ class PacketOrigin implements Origin {
 
 /** What PUBACK and PUBREC say of a message. */
 function answerOf({ reason, isStored, receivers }: Verdict): { code: number; sentence: string | undefined } {
-  if (reason) return { code: rowOf(reason).mqtt5, sentence: reasonOf(reason) };
+  if (reason) return { code: rowOf(reason).mqtt5, sentence: lineOf(reason) };
   return { code: isStored || receivers > 0 ? 0 : noMatchingSubscribers, sentence: undefined };
 }
 

@@ -6,6 +6,7 @@ import { once } from 'node:events';
 import { Agent as HttpAgent, request as httpRequest, type IncomingHttpHeaders, type IncomingMessage } from 'node:http';
 import { setTimeout as delay } from 'node:timers/promises';
 import type { ClientConfig } from '../../src/core/config.ts';
+import { lineOf } from '../../src/core/errors.ts';
 import { refused, trouble, UsageError } from '../usage.ts';
 
 export interface Answer {
@@ -310,12 +311,8 @@ function demandHeeded(path: string, { headers }: Answer): void {
 export function reasonOf({ status, text }: Answer): string {
   try {
     const { error, message, attributes } = JSON.parse(text);
-    const details: Array<{ path?: string; message: string }> = error?.details ?? attributes?.details ?? [];
-    const said = [
-      error?.message ?? message,
-      ...details.map(({ path = '', message }) => (message.startsWith(path) ? message : `${path} ${message}`)),
-    ];
-    return `${status} ${said.join(' ')}`;
+    const said = { message: error?.message ?? message ?? '', details: error?.details ?? attributes?.details ?? [] };
+    return `${status} ${lineOf(said)}`;
   } catch {
     return `answer ${status}`;
   }

@@ -21,6 +21,11 @@ export class ApiError extends Error {
     this.requestId = requestId;
     this.details = error?.details ?? said?.attributes?.details ?? [];
   }
+
+  /** The details that the message does not have. */
+  get more() {
+    return this.details.filter(({ message = '' }) => !this.message.includes(message.replace(/\.$/, '')));
+  }
 }
 
 /** Whether a proxy has answered that the service does not: its own answers have an id. */

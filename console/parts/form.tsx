@@ -13,7 +13,7 @@ export function ErrorNote({ error }: { error: unknown }) {
       <p>{message}</p>
       {error instanceof ApiError && (
         <>
-          {error.details.map(({ path, message }) => (
+          {error.more.map(({ path, message }) => (
             <p class="small" key={`${path}${message}`}>
               {path ? `${path}: ` : ''}
               {message}

@@ -69,9 +69,47 @@ export interface Failure {
   details: ErrorDetail[];
 }
 
-/** A failure with the sentence of its kind, or with one that says more. */
-export function failure(kind: FailureKind, options: { message?: string; details?: ErrorDetail[] } = {}): Failure {
-  return { kind, message: options.message ?? failures[kind].message, details: options.details ?? [] };
+/** What a failure says of itself: a message of its own, or what is wrong by its details and then the sentence of its kind. */
+interface Said {
+  message?: string;
+  details?: ErrorDetail[];
+}
+
+/** A failure that is told. */
+export function failure(kind: FailureKind, said: Said = {}): Failure {
+  return { kind, message: messageOf(kind, said), details: said.details ?? [] };
+}
+
+function messageOf(kind: FailureKind, { message, details = [] }: Said): string {
+  if (message !== undefined) return message;
+  const reasons = reasonsOf(details, mostLeading);
+  return reasons === '' ? failures[kind].message : `${reasons}. ${failures[kind].message}`;
+}
+
+/** Details in a message; further ones are counted. */
+const mostLeading = 3;
+/** How a detail begins that is said of its path: “serialNumber is required”. Others stand for themselves. */
+const saidOfPath =
+  /^(is|are|has|have|had|was|must|may|can|cannot|could|does|needs|names|exceeds|would|says|holds|looks|plus) /;
+
+/** What details say, as one sentence without its full stop. */
+export function reasonsOf(details: readonly ErrorDetail[], most = Number.POSITIVE_INFINITY): string {
+  const reasons = details.filter(({ message }) => message !== '').map(reasonOf);
+  const more = reasons.length - most;
+  return [...reasons.slice(0, most), ...(more > 0 ? [`and ${more} more`] : [])].join('; ');
+}
+
+function reasonOf({ path = '', message }: ErrorDetail): string {
+  const reason = message.replace(/\.$/, '');
+  // A whole sentence needs no name before it. An empty path begins every text.
+  if (/^[A-Z]/.test(reason) || reason.startsWith(path)) return reason;
+  return saidOfPath.test(reason) ? `${path} ${reason}` : `${path}: ${reason}`;
+}
+
+/** A failure in one line: its message, and the reasons that this does not say. */
+export function lineOf({ message, details }: Pick<Failure, 'message' | 'details'>): string {
+  const reasons = reasonsOf(details, mostLeading);
+  return reasons === '' || message.includes(reasons) ? message : `${message} (${reasons})`;
 }
 
 /** A failure as the management family and MQTT show it. */
@@ -95,8 +133,8 @@ export class PlatformError extends Error {
   readonly allowance: Allowance | undefined;
   readonly kind: FailureKind;
 
-  constructor(kind: FailureKind, options: { message?: string; details?: ErrorDetail[]; allowance?: Allowance } = {}) {
-    super(options.message ?? failures[kind].message);
+  constructor(kind: FailureKind, options: Said & { allowance?: Allowance } = {}) {
+    super(messageOf(kind, options));
     this.kind = kind;
     this.name = 'PlatformError';
     this.code = failures[kind].code;
@@ -143,7 +181,7 @@ export function identityMessage({ kind, message, details }: PlatformError): stri
   if (kind !== 'invalid' || first === undefined) return message;
   const isPassword = details.length === 1 && /password$/i.test(first.path ?? '') && first.message !== 'is required';
   if (isPassword) return `The password is not valid. It ${first.message}.`;
-  return details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim()).join('; ');
+  return reasonsOf(details);
 }
 
 /** Messages of the identity endpoints, which have no codes. */

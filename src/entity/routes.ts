@@ -86,7 +86,10 @@ export function readEtag(request: FastifyRequest): number {
   const header = request.headers.etag ?? request.headers['if-match'];
   const text = Array.isArray(header) ? header[0] : header;
   if (text === undefined || text.trim() === '')
-    throw new PlatformError('etagMissing', { details: [{ path: 'etag', message: 'The header is required.' }] });
+    throw new PlatformError('etagMissing', {
+      message: 'Send the version of the entity as etag; GET gives it. The etag header is missing.',
+      details: [{ path: 'etag', message: 'The header is required.' }],
+    });
   const version = parseVersion(text.trim().replace(/^(?:W\/)?"(.*)"$/, '$1'));
   if (version === undefined)
     throw new PlatformError('etagInvalid', {

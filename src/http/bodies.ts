@@ -111,7 +111,7 @@ function accept(value: unknown, done: (error: Error | null, value?: unknown) => 
 function unreadable(body: string): PlatformError {
   const fault = isJson(body) ? 'has a property __proto__, or a constructor with a prototype' : jsonFault(body);
   const details = [{ path: 'body', message: fault }];
-  return new PlatformError('invalid', { message: 'The request cannot be read.', details });
+  return new PlatformError('invalid', { details });
 }
 
 /** What curl sends without a header: the media type of a form, and JSON. */

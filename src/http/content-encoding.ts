@@ -38,8 +38,5 @@ export function decodeBodies(app: App): void {
 
 function unsupported(decodes: boolean): PlatformError {
   const message = decodes ? `must be one of identity, ${Object.keys(decoders).join(', ')}` : 'is not supported here';
-  return new PlatformError('mediaType', {
-    message: 'The content encoding is not supported.',
-    details: [{ path: 'content-encoding', message }],
-  });
+  return new PlatformError('mediaType', { details: [{ path: 'content-encoding', message }] });
 }

@@ -17,11 +17,50 @@ export interface NamedSchema {
  */
 export function unknownNames(value: unknown, schema: NamedSchema, known: readonly string[], max: number): string[] {
   const paths: string[] = [];
-  for (const path of unknownIn(value, [schema], known, '')) {
+  for (const { path } of unknownIn(value, [schema], known, '')) {
     paths.push(path);
     if (paths.length === max) break;
   }
   return paths;
+}
+
+/** Of the first `max` unknown names those that only case or one letter keeps from a known one that is not there itself. */
+export function mistypedNames(value: unknown, schema: NamedSchema, max: number): { path: string; meant: string }[] {
+  const found: { path: string; meant: string }[] = [];
+  let looked = 0;
+  for (const { path, name, missing } of unknownIn(value, [schema], [], '')) {
+    const meant = missing().find((one) => isNear(name, one));
+    if (meant !== undefined) found.push({ path, meant });
+    looked += 1;
+    if (looked === max) break;
+  }
+  return found;
+}
+
+/** Whether two names differ by case, or by one letter that is missing, too many, another one or swapped with the next. */
+function isNear(given: string, known: string): boolean {
+  if (Math.abs(given.length - known.length) > 1) return false;
+  const [one, other] = [given.toLowerCase(), known.toLowerCase()];
+  if (one === other) return true;
+  // Of two letters, one is half of the name.
+  if (known.length < 3) return false;
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) at += 1;
+  const [rest, otherRest] = [one.slice(at), other.slice(at)];
+  const swapped = `${rest.charAt(1)}${rest.charAt(0)}${rest.slice(2)}`;
+  return (
+    rest.slice(1) === otherRest ||
+    rest === otherRest.slice(1) ||
+    rest.slice(1) === otherRest.slice(1) ||
+    swapped === otherRest
+  );
+}
+
+/** A name that no schema of its object has; `missing` are those that they have, and the object has not. */
+interface Unknown {
+  path: string;
+  name: string;
+  missing: () => string[];
 }
 
 function* unknownIn(
@@ -29,7 +68,7 @@ function* unknownIn(
   schemas: readonly NamedSchema[],
   known: readonly string[],
   path: string,
-): Generator<string> {
+): Generator<Unknown> {
   const branches = schemas.flatMap(branchesOf);
   if (Array.isArray(value)) {
     const items = branches.flatMap((branch) => branch.items ?? []);
@@ -37,10 +76,11 @@ function* unknownIn(
     for (const [at, one] of value.entries()) yield* unknownIn(one, items, [], `${path}${at}.`);
   } else if (isObject(value) && !branches.some(isOpen)) {
     const parts = partsOf(branches);
+    const missing = () => [...parts.keys()].filter((name) => !Object.hasOwn(value, name));
     for (const [name, one] of Object.entries(value)) {
       const part = parts.get(name);
       if (part) yield* unknownIn(one, part, [], `${path}${name}.`);
-      else if (!known.includes(name)) yield path + name;
+      else if (!known.includes(name)) yield { path: path + name, name, missing };
     }
   }
 }

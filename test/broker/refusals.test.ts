@@ -74,7 +74,7 @@ t.test('what a device was refused is listed, newest first, with the reason and f
         ...publish,
         topic: one.topic('nothing'),
         code: 100,
-        reason: 'The item does not exist. (topic no such channel on the template of the device)',
+        reason: 'topic: no such channel on the template of the device. The item does not exist.',
       },
       {
         ...publish,

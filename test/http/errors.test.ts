@@ -139,6 +139,68 @@ t.test(
   },
 );
 
+t.test('a message leads with what is wrong; the sentence of the code follows', async (t) => {
+  const { accountId } = service;
+  const saidOf = async (answer: Promise<Answer<Failure>>) => {
+    const { body } = await answer;
+    return body.error?.message ?? body.message;
+  };
+  const make = (body: object) => saidOf(service.http('POST', '/api/v1/devices', { body: { accountId, ...body } }));
+  const invalid = 'A parameter value is invalid.';
+  t.equal(await make({}), `serialNumber is required. ${invalid}`);
+  t.equal(await make({ serialNumber: 'S', latitude: 91 }), `latitude must be a number between -90 and 90. ${invalid}`);
+  t.equal(
+    await make({ serialNumber: 'S', deviceTemplateId: 'none' }),
+    'deviceTemplateId does not refer to an existing entity. A referenced entity does not exist.',
+  );
+  t.equal(await saidOf(post('{')), `body is not JSON: it ends too early. ${invalid}`);
+  const { device } = await service.device();
+  const change = (headers: Record<string, string>) =>
+    saidOf(service.http('PUT', `/api/v1/devices/${device.id}`, { body: { name: 'x' }, headers }));
+  t.equal(
+    await change({}),
+    'Send the version of the entity as etag; GET gives it. The etag header is missing.',
+    'no version was sent',
+  );
+  t.equal(
+    await change({ etag: 'zz' }),
+    'The entity has been changed since that version. The given version does not match the latest version.',
+  );
+  const login = (body: object) => saidOf(service.http('POST', '/api/v1/auth/login-user', { body, token: null }));
+  t.match(await login({}), /^\w+ is required/, 'the other envelope, too');
+  const requests = [{ method: 'POST', path: '/api/v1/devices', payload: { accountId, serialnumber: 'S' } }];
+  const [inBatch] = await service.ok('POST', '/api/v1/batch', { body: { requests } });
+  t.match(inBatch, { error: { message: /^serialnumber: did you mean serialNumber\? serialNumber is required\. / } });
+});
+
+t.test('a name that case or one letter keeps from a known one is led back to it, in bodies and queries', async (t) => {
+  const { accountId } = service;
+  const make = async (body: object, path = '/api/v1/devices') =>
+    (await service.http('POST', path, { body: { accountId, ...body } })).body.error;
+  for (const name of ['serialnumber', 'SerialNumber', 'serialNumbr', 'serialNumberr', 'serialNumper', 'seiralNumber']) {
+    const { message, details, code } = await make({ [name]: 'S' });
+    t.equal(message, `${name}: did you mean serialNumber? serialNumber is required. A parameter value is invalid.`);
+    t.strictSame({ code, details }, { code: 106, details: [{ path: 'serialNumber', message: 'is required' }] });
+  }
+  for (const name of ['serial', 'serialNo', 'number', 'numberSerial', 'zz'])
+    t.notMatch((await make({ [name]: 'S' })).message, /did you mean/, name);
+  const both = await make({ serialNumber: 'S', serialnumber: 'S', latitude: 91 });
+  t.notMatch(both.message, /did you mean/, 'the right one is there');
+  const two = await make({ serialnumber: 'S', devicetemplateid: 'x' });
+  t.match(two.message, /^serialnumber: did you mean serialNumber\? devicetemplateid: did you mean deviceTemplateId\? /);
+  const nested = await make({ requests: [{ methid: 'GET', path: '/api/v1/devices' }] }, '/api/v1/batch');
+  t.match(nested.message, /^requests\.0\.methid: did you mean method\? /);
+  const query = await service.http('GET', `/api/v1/devices?accountId=${accountId}&pagesize=5&page=0`);
+  t.match(query.body.error.message, /^pagesize: did you mean pageSize\? page must be >= 1/);
+  const long = await make({
+    ...Object.fromEntries(Array.from({ length: 5000 }, (_, at) => [`x${at}`, at])),
+    latitude: 91,
+  });
+  t.match(long.message, /^serialNumber is required\. /, 'of many names the first are looked at');
+  const hostile = await make({ ['serialNumber'.repeat(10_000)]: 1, '': 1, __proto: 1, s: 1 });
+  t.match(hostile.message, /^serialNumber is required\. /);
+});
+
 t.test('no token, no answer: 401 comes before anything else is looked at', async (t) => {
   const request = { token: null, body: '{"broken' };
   t.match(await service.http('POST', '/api/v1/devices', request), { status: 401, body: { error: { code: 30 } } });

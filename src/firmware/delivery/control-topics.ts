@@ -213,5 +213,5 @@ function isWhole(value: unknown): value is number {
 }
 
 function junk(message: string): Rejection {
-  return failure('invalid', { message: 'The control message cannot be used.', details: [{ message }] });
+  return failure('invalid', { details: [{ message }] });
 }

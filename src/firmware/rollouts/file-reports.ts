@@ -59,5 +59,5 @@ function stateOf(come: readonly number[]): Report['state'] {
 }
 
 function unusable(message: string): PlatformError {
-  return new PlatformError('invalid', { message: 'The control message cannot be used.', details: [{ message }] });
+  return new PlatformError('invalid', { details: [{ message }] });
 }

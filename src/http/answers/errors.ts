@@ -3,9 +3,17 @@ import { STATUS_CODES } from 'node:http';
 import type { FastifyError, FastifyReply, FastifyRequest } from 'fastify';
 import type { MessageStore } from '../../../db/messages/store.ts';
 import { isStoreBusy, isStoreFull } from '../../../db/registry/index.ts';
-import { type FailureKind, identityErrorCode, identityMessage, PlatformError, tooLarge } from '../../core/errors.ts';
+import {
+  type FailureKind,
+  identityErrorCode,
+  identityMessage,
+  lineOf,
+  PlatformError,
+  tooLarge,
+} from '../../core/errors.ts';
 import { sendAllowance } from '../../core/limits/attempts.ts';
 import { isFlat } from '../openapi/document.ts';
+import { mistypedNames, type NamedSchema } from '../schema-names.ts';
 import { detailsOf, type Fault } from '../validation.ts';
 
 export const scimMediaType = 'application/scim+json; charset=utf-8';
@@ -13,7 +21,7 @@ export const scimMediaType = 'application/scim+json; charset=utf-8';
 /** The one place where an error becomes an answer; of which kind it is. */
 export function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply): FailureKind {
   const failure = asPlatformError(error, request);
-  const { code, status, message, details, allowance } = failure;
+  const { code, status, details, allowance } = failure;
   const requestId = request.id;
   if (allowance) {
     sendAllowance(reply, allowance);
@@ -24,6 +32,8 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
     sendScimError(failure, reply);
     return failure.kind;
   }
+  const meant = status === 400 ? meantBy(request) : '';
+  const message = meant + failure.message;
   if (family !== 'identity') {
     reply.status(status).send({ error: { code, message, details }, requestId });
     return failure.kind;
@@ -33,18 +43,34 @@ export function sendError(error: unknown, request: FastifyRequest, reply: Fastif
   const name = STATUS_CODES[status] ?? 'Error';
   reply
     .status(status)
-    .send({ statusCode: status, error: name, message: identityMessage(failure), attributes, requestId });
+    .send({ statusCode: status, error: name, message: meant + identityMessage(failure), attributes, requestId });
   return failure.kind;
 }
 
+/** Unknown names of a request that are looked at for what was meant by them. */
+const maxLooked = 20;
+
+/** What was probably meant by names of the body or the query that the endpoint does not know; each ends with a blank. */
+function meantBy({ body, query, routeOptions }: FastifyRequest): string {
+  const { schema } = routeOptions ?? {};
+  const found = [
+    ...(schema?.body ? mistypedNames(body, schema.body as NamedSchema, maxLooked) : []),
+    ...(schema?.querystring ? mistypedNames(query, schema.querystring as NamedSchema, maxLooked) : []),
+  ];
+  return found
+    .slice(0, 3)
+    .map(({ path, meant }) => `${path.slice(0, 100)}: did you mean ${meant}? `)
+    .join('');
+}
+
 /** RFC 7644, 3.12. A detail says the `scimType` where it is not that of the kind. */
-function sendScimError({ kind, status, message, details }: PlatformError, reply: FastifyReply): void {
+function sendScimError(failure: PlatformError, reply: FastifyReply): void {
+  const { kind, status, details } = failure;
   const isTaken = kind === 'notUnique' || kind === 'userExists';
   const said = details.find(({ scimType }) => scimType !== undefined)?.scimType;
   // `body` is the path of what cannot be read at all.
   const ofBody = details.some(({ path }) => path === 'body') ? 'invalidSyntax' : 'invalidValue';
   const scimType = said ?? (isTaken ? 'uniqueness' : kind === 'invalid' ? ofBody : undefined);
-  const reasons = details.map(({ path = '', message: reason }) => `${path} ${reason}`.trim());
   const code = isTaken ? 409 : status;
   reply.status(code).type(scimMediaType);
   reply.send(
@@ -52,7 +78,7 @@ function sendScimError({ kind, status, message, details }: PlatformError, reply:
       schemas: ['urn:ietf:params:scim:api:messages:2.0:Error'],
       status: String(code),
       ...(scimType !== undefined && { scimType }),
-      detail: [message, ...reasons].join(' '),
+      detail: lineOf(failure),
     }),
   );
 }

@@ -146,7 +146,11 @@ export async function documentation(app: App, { access }: { access: Access }): P
 }
 
 const errorExample = {
-  error: { code: 100, message: 'The item does not exist.', details: [] },
+  error: {
+    code: 106,
+    message: 'serialNumber is required. A parameter value is invalid.',
+    details: [{ path: 'serialNumber', message: 'is required' }],
+  },
   requestId: '01932c5e-7a10-7abc-8def-000000000abc',
 };
 

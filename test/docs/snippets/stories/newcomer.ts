@@ -23,10 +23,12 @@ export const readme: Story = {
 
 export const api: Story = {
   goesOn: true,
-  tell: async ({ t, next, newcomer }) => {
+  tell: async ({ t, next, newcomer, service }) => {
     const [made, list] = await newcomer.answers(next());
     t.match(made, { device: { serialNumber: 'SN-0002' } });
     t.match(list.devices, { results: [{ serialNumber: 'SN-0001' }, { serialNumber: 'SN-0002' }] });
+    const refused = await service.http('POST', '/api/v1/devices', { body: { serialnumber: 'SN-0003' } });
+    t.strictSame(refused.body.error, JSON.parse(next()).error);
   },
 };
 
