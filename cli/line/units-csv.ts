@@ -2,7 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
-import { csvOptions } from '../../src/core/formats/csv-files.ts';
+import { csvOptionsOf } from '../../src/core/formats/csv-files.ts';
 import { serialNumberFault, trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
 import { csvCell } from '../../src/core/formats/spreadsheets.ts';
 import { UsageError } from '../usage.ts';
@@ -17,6 +17,8 @@ export interface CsvRow {
 }
 
 export interface Csv {
+  /** Between its columns. */
+  separator: string;
   columns: string[];
   rows: CsvRow[];
 }
@@ -26,7 +28,10 @@ const reasonColumn = 'failedBecause';
 
 /** @throws UsageError for a file that cannot be read, is no CSV in UTF-8, has no column `serialNumber`, or has no rows. */
 export function readUnits(path: string): Csv {
-  const [header, ...records] = readRecords(path);
+  const {
+    separator,
+    records: [header, ...records],
+  } = readRecords(path);
   const columns = header?.record ?? [];
   const place = columns.indexOf('serialNumber');
   if (place < 0) throw new UsageError(`${path} has no column serialNumber in its first line.`);
@@ -49,23 +54,28 @@ export function readUnits(path: string): Csv {
       cells: record,
     };
   });
-  return { columns, rows };
+  return { separator, columns, rows };
 }
 
-function readRecords(path: string): Array<{ record: string[]; info: { lines: number } }> {
+function readRecords(path: string): {
+  separator: string;
+  records: Array<{ record: string[]; info: { lines: number } }>;
+} {
   try {
     const text = readFileSync(path);
-    demandCommas(path, text);
-    const options = { ...csvOptions, info: true, trim: true } as const;
-    return parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
+    demandUtf8(path, text);
+    const head = text.subarray(0, 65_536).toString();
+    const options = { ...csvOptionsOf(head), info: true, trim: true } as const;
+    const records = parse(text, options) as unknown as Array<{ record: string[]; info: { lines: number } }>;
+    return { separator: String(options.delimiter), records };
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw new UsageError(`${path} cannot be read: ${(error as Error).message}`);
   }
 }
 
-/** Handles the encodings and separators that spreadsheets write. @throws UsageError for another encoding, or another separator. */
-function demandCommas(path: string, text: Buffer): void {
+/** @throws UsageError for another encoding. */
+function demandUtf8(path: string, text: Buffer): void {
   if (!isUtf8(text)) {
     let line = 1;
     for (let start = 0; start < text.length; line += 1) {
@@ -75,24 +85,17 @@ function demandCommas(path: string, text: Buffer): void {
     }
     throw new UsageError(`${path} is not UTF-8, line ${line}: save it as CSV in UTF-8.`);
   }
-  const [header = ''] = text
-    .subarray(0, 65_536)
-    .toString()
-    .split(/[\r\n]/, 1);
-  const [found] = header.match(/(?<=serialNumber"?[ \u00a0]*)[;\t|]|[;\t|](?=[ \u00a0]*"?serialNumber)/) ?? [];
-  const separator = found === '\t' ? 'tabs' : found;
-  if (separator) throw new UsageError(`${path} has ${separator} between its columns; a comma is needed.`);
 }
 
 /** The rows that failed, with the reason as last column. Cells stay raw, because the file is given to the command again. */
-export function failedCsv({ columns, rows }: Csv, failed: ReadonlyMap<CsvRow, string>): string {
+export function failedCsv({ separator, columns, rows }: Csv, failed: ReadonlyMap<CsvRow, string>): string {
   const isKept = (_: string, at: number) => columns[at] !== reasonColumn;
   const lines = [[...columns.filter(isKept), reasonColumn]];
   for (const row of rows) {
     const reason = failed.get(row);
     if (reason !== undefined) lines.push([...row.cells.filter(isKept), reason]);
   }
-  return toCsv(lines);
+  return toCsv(lines, separator);
 }
 
 /** The index of units and their files, for scripts. */
@@ -101,8 +104,8 @@ export function indexCsv(units: Iterable<{ serialNumber: string; deviceId: strin
   return toCsv([['serialNumber', 'deviceId', 'file'], ...lines]);
 }
 
-function toCsv(lines: string[][]): string {
-  return lines.map((line) => `${line.map(csvCell).join(',')}\n`).join('');
+function toCsv(lines: string[][], separator = ','): string {
+  return lines.map((line) => `${line.map((cell) => csvCell(cell, separator)).join(separator)}\n`).join('');
 }
 
 /** Rows that need not be asked for: without a serial number, or with one that stands further up. */

@@ -1,4 +1,5 @@
 /** The names in bodies, compared with their schema: mistyped ones, and those that callers cannot set. */
+import { nearName } from '../core/formats/near-names.ts';
 
 /** The part of a schema that says which names there are. */
 export interface NamedSchema {
@@ -29,31 +30,12 @@ export function mistypedNames(value: unknown, schema: NamedSchema, max: number):
   const found: { path: string; meant: string }[] = [];
   let looked = 0;
   for (const { path, name, missing } of unknownIn(value, [schema], [], '')) {
-    const meant = missing().find((one) => isNear(name, one));
+    const meant = nearName(name, missing());
     if (meant !== undefined) found.push({ path, meant });
     looked += 1;
     if (looked === max) break;
   }
   return found;
-}
-
-/** Whether two names differ by case, or by one letter that is missing, too many, another one or swapped with the next. */
-function isNear(given: string, known: string): boolean {
-  if (Math.abs(given.length - known.length) > 1) return false;
-  const [one, other] = [given.toLowerCase(), known.toLowerCase()];
-  if (one === other) return true;
-  // Of two letters, one is half of the name.
-  if (known.length < 3) return false;
-  let at = 0;
-  while (at < one.length && one[at] === other[at]) at += 1;
-  const [rest, otherRest] = [one.slice(at), other.slice(at)];
-  const swapped = `${rest.charAt(1)}${rest.charAt(0)}${rest.slice(2)}`;
-  return (
-    rest.slice(1) === otherRest ||
-    rest === otherRest.slice(1) ||
-    rest.slice(1) === otherRest.slice(1) ||
-    swapped === otherRest
-  );
 }
 
 /** A name that no schema of its object has; `missing` are those that they have, and the object has not. */

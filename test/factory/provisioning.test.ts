@@ -227,15 +227,16 @@ t.test(
       const lines = rows.map((row) => row.map(cell).join(separator));
       // A spreadsheet leaves cleared rows and columns behind.
       if (roll() < 0.5) lines.splice(2, 0, separator);
+      if (separator !== '|' && roll() < 0.3) lines.unshift(of([`sep=${separator}`, `"sep=${separator}"`]));
       const text = lines.map((line, at) => (at < lines.length - 1 || roll() < 0.5 ? line + of(ends) : line)).join('');
       const bytes = encodings[encoding]?.(text) ?? Buffer.alloc(0);
       const title = JSON.stringify({ round, encoding, separator, quotes, blank, text });
       const body = { body: bytes as never, headers: { 'content-type': 'text/csv' } };
       const answer = await service.http('POST', `${jobs}?dryRun=true`, body);
       writeFileSync(file, bytes);
-      if (!encoding.startsWith('UTF-8') || separator !== ',') {
+      if (!encoding.startsWith('UTF-8') || separator === '|') {
         t.match(answer, { status: 400, body: { error: { code: 106 } } }, title);
-        t.throws(() => readUnits(file), /is not UTF-8|between its columns|no column serialNumber/, title);
+        t.throws(() => readUnits(file), /is not UTF-8|cannot be read|no column serialNumber/, title);
         outcomes.refused += 1;
         continue;
       }
@@ -293,6 +294,23 @@ t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
   t.match(tooMany, { status: 400, body: { error: { details: [{ path: 'rows', message: /50000/ }] } } });
   t.strictSame(await devicesWith('X-'), [], 'nothing has been made');
   t.equal(countStored(service, 'jobs', `"state" = 'receiving'`), 0);
+});
+
+t.test('a column of CSV that is nearly one of the rows is led back to it', async (t) => {
+  await service.create('/devices/custom-fields', 'deviceField', {
+    ...{ deviceTemplateId: (await service.template()).id, name: 'floor plan', fieldType: 'string' },
+  });
+  for (const [column, meant] of [
+    ['serialnumber', 'serialNumber'],
+    ['Name', 'name'],
+    ['lattitude', 'latitude'],
+    ['floor plam', 'floor plan'],
+  ]) {
+    const { status, body } = await postRows(service, `serialNumber;${column}\nX-1;1\n`, '?dryRun=true');
+    const said = `${column}: did you mean ${meant}? A parameter value is invalid.`;
+    t.strictSame([status, body.error.message], [400, said]);
+    t.strictSame(body.error.details, [{ path: column, message: 'is no column' }]);
+  }
 });
 
 t.test('a bad row says what is wrong with it, as POST /devices does, and leaves the others alone', async (t) => {

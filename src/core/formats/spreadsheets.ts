@@ -12,6 +12,6 @@ export function spreadsheetCell(text: string): string {
 }
 
 /** One text as a cell of a CSV file that programs read (RFC 4180). It is raw: nothing of it is changed. */
-export function csvCell(text: string): string {
-  return /[",\r\n]|^\s|\s$/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+export function csvCell(text: string, separator = ','): string {
+  return /["\r\n]|^\s|\s$/.test(text) || text.includes(separator) ? `"${text.replaceAll('"', '""')}"` : text;
 }

@@ -1,9 +1,10 @@
 /** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { invalid, PlatformError } from '../../core/errors.ts';
-import { csvOptions } from '../../core/formats/csv-files.ts';
+import { failureOf, invalid, PlatformError } from '../../core/errors.ts';
+import { csvOptionsOf } from '../../core/formats/csv-files.ts';
 import { isNestedDeeply } from '../../core/formats/json-size.ts';
+import { nearName } from '../../core/formats/near-names.ts';
 import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
@@ -58,7 +59,12 @@ export class RowsIn {
   demandColumn(name: string, row: number | 'header'): void {
     if (this.#columns.has(name)) return;
     const shown = name.toWellFormed().slice(0, 100);
-    throw invalid(shown, row === 'header' ? 'is no column' : `is not a known column, in row ${row}`);
+    const details = [
+      { path: shown, message: row === 'header' ? 'is no column' : `is not a known column, in row ${row}` },
+    ];
+    const meant = nearName(name, this.#columns);
+    const hint = `${shown}: did you mean ${meant}? ${failureOf('invalid').message}`;
+    throw new PlatformError('invalid', { ...(meant !== undefined && { message: hint }), details });
   }
 
   /** Of all rows. */
@@ -140,9 +146,10 @@ function decoded(decode: () => string): string {
 async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<void> {
   let names: string[] | undefined;
   const { parse } = await import('csv-parse');
-  const parser = parse({ ...csvOptions, max_record_size: maxRowLength });
+  const { head, all } = await headOf(pieces);
+  const parser = parse({ ...csvOptionsOf(head), max_record_size: maxRowLength });
   try {
-    await pipeline(pieces, parser, async (records: AsyncIterable<string[]>) => {
+    await pipeline(all, parser, async (records: AsyncIterable<string[]>) => {
       for await (const record of records) {
         if (names) rows.add(valuesOf(names, record, rows));
         else names = readHeader(record, rows);
@@ -153,6 +160,22 @@ async function readCsv(pieces: AsyncIterable<string>, rows: RowsIn): Promise<voi
     if (error instanceof PlatformError || lines === undefined) throw error;
     throw invalid('body', `cannot be read as CSV, at line ${lines}`);
   }
+}
+
+/** What a text begins with, as much as a header may have, and the pieces of the whole. */
+async function headOf(pieces: AsyncIterable<string>): Promise<{ head: string; all: AsyncIterable<string> }> {
+  const rest = pieces[Symbol.asyncIterator]();
+  let head = '';
+  while (head.length < maxRowLength) {
+    const { value, done } = await rest.next();
+    if (done) break;
+    head += value;
+  }
+  async function* all() {
+    yield head;
+    yield* { [Symbol.asyncIterator]: () => rest };
+  }
+  return { head, all: all() };
 }
 
 function readHeader(record: string[], rows: RowsIn): string[] {

@@ -119,7 +119,7 @@ function nvsCsv(unit: Unit, extra: FlashExtra): string {
     ['slipway_topics', 'namespace', '', ''],
     ...Object.entries(unit.topics).map(([channel, topic]) => nvsText(nvsKey(channel), topic)),
   ];
-  return rows.map((row) => `${row.map(csvCell).join(',')}\n`).join('');
+  return rows.map((row) => `${row.map((cell) => csvCell(cell)).join(',')}\n`).join('');
 }
 
 function nvsText(key: string, text: string): string[] {

@@ -27,7 +27,8 @@ export const api: Story = {
     const [made, list] = await newcomer.answers(next());
     t.match(made, { device: { serialNumber: 'SN-0002' } });
     t.match(list.devices, { results: [{ serialNumber: 'SN-0001' }, { serialNumber: 'SN-0002' }] });
-    const refused = await service.http('POST', '/api/v1/devices', { body: { serialnumber: 'SN-0003' } });
+    const body = { accountId: service.accountId, serialnumber: 'SN-0003' };
+    const refused = await service.http('POST', '/api/v1/devices', { body });
     t.strictSame(refused.body.error, JSON.parse(next()).error);
   },
 };
