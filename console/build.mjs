@@ -1,22 +1,24 @@
 /**
  * Bundles the console into dist/console: hashed files, each also compressed, and a page that names them. The server puts the
- * prefix of headers into the page.
+ * prefix of headers into the page. The guide goes into dist/guide.
  */
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { brotliCompressSync, gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
+import { renderGuide } from './guide/render.mjs';
 
 const root = join(import.meta.dirname, '..');
 const outdir = join(root, 'dist/console');
 
 /** The pages, and where each begins. */
 const pages = { 'index.html': 'app', 'claim.html': 'claim' };
+const styles = { 'style.css': 'console/app/style.css', 'guide.css': 'console/guide/guide.css' };
 
 rmSync(outdir, { recursive: true, force: true });
 const { metafile } = await build({
   absWorkingDir: root,
-  entryPoints: [...Object.values(pages).map((folder) => `console/${folder}/main.tsx`), 'console/app/style.css'],
+  entryPoints: [...Object.values(pages).map((folder) => `console/${folder}/main.tsx`), ...Object.values(styles)],
   outdir,
   entryNames: '[name]-[hash]',
   chunkNames: '[name]-[hash]',
@@ -33,14 +35,21 @@ const { metafile } = await build({
 });
 const files = Object.entries(metafile.outputs);
 const fileOf = (entry) => basename(files.find(([, { entryPoint }]) => entryPoint === entry)[0]);
-for (const [name, folder] of Object.entries(pages)) {
-  const page = readFileSync(join(root, `console/${folder}/index.html`), 'utf8')
-    .replace('main.js', fileOf(`console/${folder}/main.tsx`))
-    .replace('style.css', fileOf('console/app/style.css'));
-  writeFileSync(join(outdir, name), page);
-}
+const styled = (folder) =>
+  Object.entries(styles).reduce(
+    (page, [name, entry]) => page.replace(`/${name}`, () => `/${fileOf(entry)}`),
+    readFileSync(join(root, `console/${folder}/index.html`), 'utf8'),
+  );
+for (const [name, folder] of Object.entries(pages))
+  writeFileSync(join(outdir, name), styled(folder).replace('main.js', fileOf(`console/${folder}/main.tsx`)));
 for (const [file] of files) {
   const content = readFileSync(join(root, file));
   writeFileSync(join(root, `${file}.br`), brotliCompressSync(content));
   writeFileSync(join(root, `${file}.gz`), gzipSync(content, { level: 9 }));
+}
+const guide = join(root, 'dist/guide');
+rmSync(guide, { recursive: true, force: true });
+for (const [name, text] of Object.entries(renderGuide(root, styled('guide')))) {
+  mkdirSync(dirname(join(guide, name)), { recursive: true });
+  writeFileSync(join(guide, name), text);
 }

@@ -65,6 +65,7 @@ const english = {
   noSuchPlace: 'There is no such page',
   noSuchPlaceHint: 'The address may be mistyped, or what it led to was deleted.',
   wayHome: 'Go to Home',
+  help: 'Help',
   showCall: 'Show the call',
   showCallHint: 'The last calls of this page to the API, newest first. Secrets are replaced by dots.',
   theCall: 'The call',

@@ -4,6 +4,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Link, useLocation } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { ApiError } from '../app/errors.ts';
+import { helpOf } from '../app/help.ts';
 import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
@@ -42,12 +43,23 @@ export function Page({
           <button type="button" class="plain" onClick={() => setShown(true)}>
             {texts.showCall}
           </button>
+          <Help />
         </div>
       </div>
       <Stale />
       {children}
       {shown && <Calls onClose={() => setShown(false)} />}
     </>
+  );
+}
+
+/** To the page of the guide about this place. In another tab: what was begun here is not lost. */
+export function Help() {
+  const [path] = useLocation();
+  return (
+    <a class="button plain" href={helpOf(path)} target="_blank" rel="noopener">
+      {texts.help}
+    </a>
   );
 }
 

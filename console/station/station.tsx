@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { me, resume, signOut } from '../app/session.ts';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { Badge, Time } from '../parts/page.tsx';
+import { Badge, Help, Time } from '../parts/page.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
 import { useTitle } from '../parts/title.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
@@ -75,6 +75,7 @@ function Head() {
           {words.until} <Time iso={expiresAt} />
         </p>
       </div>
+      <Help />
       <button type="button" onClick={() => signOut()}>
         {texts.signOut}
       </button>

@@ -181,6 +181,7 @@ try {
     assert.match(server.output(), /password/);
     assert.equal(await statusOf(`https://127.0.0.1:${http}/docs/static/swagger-ui-bundle.js`), 200);
     assert.equal(await statusOf(`https://127.0.0.1:${http}/console/`), 200);
+    assert.equal(await statusOf(`https://127.0.0.1:${http}/guide/mqtt`), 200);
     assert.match((await health(secured)).output, /"live":true/);
     assert.notEqual((await health({ ...secured, SLIPWAY_METRICS_TOKEN: 'another' })).code, 0);
     assert.equal(await server.stop('SIGTERM'), 0, server.output());

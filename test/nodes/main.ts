@@ -85,8 +85,10 @@ async function start(
     });
     if (login.status !== 200) throw new Error(`login answered ${login.status}: ${output}`);
     await check(url, accountId, ((await login.json()) as { jwt: string }).jwt);
-    const pages = await fetch(`${url}/docs/static/swagger-ui-bundle.js`);
-    if (pages.status !== 200) throw new Error(`/docs answered ${pages.status}`);
+    for (const path of ['/docs/static/swagger-ui-bundle.js', '/guide/mqtt']) {
+      const { status } = await fetch(`${url}${path}`);
+      if (status !== 200) throw new Error(`${path} answered ${status}`);
+    }
     process.kill(-(child.pid as number), 'SIGTERM');
     await ended;
   } finally {

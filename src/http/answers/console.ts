@@ -1,10 +1,14 @@
-/** Serves the console: one page for all its addresses, the page to which labels lead, and files whose names change with what they hold. */
-import { existsSync, readFileSync } from 'node:fs';
+/**
+ * Serves the console: one page for all its addresses, the page to which labels lead, files whose names change with what they hold, and
+ * the guide.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fastifyStatic from '@fastify/static';
+import type { FastifyReply } from 'fastify';
 import { PlatformError } from '../../core/errors.ts';
 import type { App } from '../app.ts';
-import { makeConstant, sendConstant } from './constants.ts';
+import { type Constant, makeConstant, sendConstant } from './constants.ts';
 
 /** Nothing inline, nothing from another host. */
 const policy = [
@@ -20,8 +24,14 @@ const policy = [
 
 /** The build puts the console there. */
 const root = fileURLToPath(new URL('dist/console/', import.meta.resolve('#package')));
+const guide = fileURLToPath(new URL('dist/guide/', import.meta.resolve('#package')));
 
-/** `/console` and everything below it, `/`, which leads there, and `/claim`. */
+function sendPage(reply: FastifyReply, page: Constant): void {
+  reply.header('content-security-policy', policy);
+  sendConstant(reply, 'text/html; charset=utf-8', page);
+}
+
+/** `/console` and everything below it, `/`, which leads there, `/claim`, and `/guide/`. */
 export async function consoleRoutes(app: App): Promise<void> {
   const isBuilt = existsSync(`${root}index.html`);
   app.get('/', { schema: { hide: true } }, (_, reply) => reply.redirect(isBuilt ? '/console/' : '/docs/'));
@@ -47,10 +57,24 @@ export async function consoleRoutes(app: App): Promise<void> {
     ['claim.html', ['/claim']],
   ] as const) {
     const page = makeConstant(readFileSync(`${root}${name}`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
-    for (const path of paths)
-      app.get(path, { schema: { hide: true } }, (_, reply) => {
-        reply.header('content-security-policy', policy);
-        sendConstant(reply, 'text/html; charset=utf-8', page);
-      });
+    for (const path of paths) app.get(path, { schema: { hide: true } }, (_, reply) => sendPage(reply, page));
   }
+  guideRoutes(app);
+}
+
+/** The pages of docs/, as the build has rendered them, and their headings. */
+function guideRoutes(app: App): void {
+  const files = readdirSync(guide, { recursive: true, encoding: 'utf8' }).filter((name) => /\.(html|json)$/.test(name));
+  const constants = new Map(
+    files.map((name) => [name.replaceAll('\\', '/'), makeConstant(readFileSync(`${guide}${name}`, 'utf8'))] as const),
+  );
+  const send = ({ params }: { params: unknown }, reply: FastifyReply) => {
+    const { '*': name = '' } = params as { '*'?: string };
+    const headings = name === 'headings.json' && constants.get(name);
+    if (headings) return sendConstant(reply, 'application/json; charset=utf-8', headings);
+    const page = constants.get(`${name || 'index'}.html`);
+    if (page) return sendPage(reply, page);
+    throw new PlatformError('notFound', { message: 'The guide has no such page. /guide/ lists all.' });
+  };
+  for (const path of ['/guide', '/guide/*']) app.get(path, { schema: { hide: true } }, send);
 }
