@@ -156,6 +156,16 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "deviceTemplates" ADD COLUMN "primary" TEXT',
     ...countText('deviceTemplates', 'primary', 1),
   ),
+  // Search finds devices by what their other fields say.
+  sqlStep(
+    '0058-texts-of-fields',
+    ...deviceTextIndex(
+      'fields',
+      'fields',
+      (row) => `(SELECT group_concat("value", char(10)) FROM json_each(${row}"fields")
+        WHERE "key" <> 'name' AND "type" IN ('text', 'integer', 'real'))`,
+    ),
+  ),
 ];
 
 /**

@@ -1,5 +1,6 @@
 /**
- * Texts that contain a text, ignoring case: one folding for all letters, and indexes of the serial numbers and the names of devices.
+ * Texts that contain a text, ignoring case: one folding for all letters, and indexes of the serial numbers, the names and the
+ * other fields of devices.
  * Their words are the parts of one, two and three characters of each, behind the account's key.
  */
 import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
@@ -19,13 +20,13 @@ export function contains(column: string | RawBuilder<unknown>, text: string): Ex
 }
 
 /**
- * The rows of an account's live devices whose serial number, or name, may contain a text that is not empty: all that do, and
+ * The rows of an account's live devices whose serial number, name, or another field may contain a text that is not empty: all that do, and
  * few others.
  */
 export function rowsWithText(
   account: string,
   text: string,
-  what: 'serialNumber' | 'name' = 'serialNumber',
+  what: 'serialNumber' | 'name' | 'fields' = 'serialNumber',
 ): RawBuilder<{ row: number }> {
   const characters = [...fold(text)];
   const wordLength = Math.min(longest, characters.length);

@@ -7,6 +7,7 @@ import { contains } from '../../db/registry/text.ts';
 import { fold } from '../../db/sqlite/fold.ts';
 import { type Caller, isAccountWide } from '../core/caller.ts';
 import { invalid } from '../core/errors.ts';
+import { readTyped } from '../core/formats/crockford.ts';
 import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
 import { laneOf } from '../core/limits/lanes.ts';
 import { allOf } from '../entity/list.ts';
@@ -14,6 +15,7 @@ import { condition, inReach } from '../entity/list-filters.ts';
 import type { App } from '../http/app.ts';
 import { nameIgnored } from '../http/ignored-names.ts';
 import type { RegistryContext } from './context.ts';
+import { hashOfCode, isCode } from './credentials/association-codes.ts';
 import { type FoundDevice, findDevices } from './devices/search.ts';
 
 const maxHits = 20;
@@ -41,6 +43,9 @@ const Hit = Type.Object({
   name: Type.String({ description: 'Of a device, its serial number; of a person without a name, the email address.' }),
   detail: Nullable(
     Type.String({ description: 'The name of a device, the email address of a person, the version of a package.' }),
+  ),
+  match: Type.Optional(
+    Type.String({ description: 'What was found of a device if it is none of these: another field, as `room: A 12`.' }),
   ),
   organizationId: Nullable(Type.String({ ...Id, description: 'Where a device or an end-user is.' })),
 });
@@ -94,7 +99,10 @@ const kinds: readonly Kind[] = [
     texts: person,
   },
   named('deviceTemplate', 'deviceTemplates'),
-  named('firmwarePackage', 'firmwarePackages', sql`"firmwareVersion"`),
+  {
+    ...named('firmwarePackage', 'firmwarePackages', sql`"firmwareVersion"`),
+    texts: [sql`"name"`, sql`"firmwareVersion"`],
+  },
   named('application', 'applications', sql`"kind"`),
   named('bridge', 'bridges', sql`"kind"`),
 ];
@@ -109,8 +117,8 @@ export function searchRoutes(app: App, ctx: RegistryContext): void {
       schema: {
         tags: ['Search'],
         operationId: 'search',
-        summary: 'Find anything by its id, name, serial number or email address',
-        description: `Finds what the caller may read: ${types.join(', ')}. At most ${maxHits} hits. An id can be cut after ${shortestId} characters.`,
+        summary: 'Find anything by its id, name, serial number, email address, version or other field',
+        description: `Finds what the caller may read: ${types.join(', ')}. At most ${maxHits} hits. An id can be cut after ${shortestId} characters. Callers that may make association codes find a device by its whole code.`,
         querystring: searchQuery,
         response: { 200: searchAnswer },
       },
@@ -139,7 +147,7 @@ async function findAll(ctx: RegistryContext, caller: Caller, text: string): Prom
   return [...hits.filter(isExact), ...hits.filter((hit) => !isExact(hit))];
 }
 
-/** The likeliest first: the whole serial number, its beginning, the id, the name, a part of the serial number. */
+/** The likeliest first: the code, the whole serial number, its beginning, the id, the name, a part of the serial number, a field. */
 async function hitsOfDevices(ctx: RegistryContext, caller: Caller, text: string): Promise<Hit[]> {
   const found = new Map<string, FoundDevice>();
   const find = (filter: Parameters<typeof findDevices>[2], value = text) =>
@@ -148,6 +156,8 @@ async function hitsOfDevices(ctx: RegistryContext, caller: Caller, text: string)
     for (const device of devices)
       if (ctx.access.reachesDevice(caller, device)) found.set(device.id, found.get(device.id) ?? device);
   };
+  const claimed = await idOfCode(ctx, caller, text);
+  if (claimed !== undefined) add(await find(['id', 'beginning'], claimed));
   // The order of an index knows upper and lower case. Most serial numbers have upper case, and few people type it.
   const forms = [...new Set([text, text.toUpperCase()])];
   const likely = await Promise.all([
@@ -158,19 +168,37 @@ async function hitsOfDevices(ctx: RegistryContext, caller: Caller, text: string)
   for (const devices of likely) add(devices);
   // After a whole id, the rest would look for what nobody has meant.
   if (found.has(text.toLowerCase())) return shown(found);
-  for (const column of ['name', 'serialNumber'] as const)
+  for (const column of ['name', 'serialNumber', 'fields'] as const)
     if (found.size < maxHits) add(await find([column, 'partial']));
   return shown(found);
 }
 
 function shown(found: ReadonlyMap<string, FoundDevice>): Hit[] {
-  return [...found.values()].map(({ id, serialNumber, name, organizationId }) => ({
+  return [...found.values()].map(({ id, serialNumber, name, organizationId, match }) => ({
     type: 'device',
     id,
     name: serialNumber,
     detail: name,
+    ...(match !== null && { match }),
     organizationId,
   }));
+}
+
+/** The device of an association code, for callers that may make another one: they learn nothing that they could not have made. */
+async function idOfCode(
+  { access, registry, sealing }: RegistryContext,
+  caller: Caller,
+  text: string,
+): Promise<string | undefined> {
+  const code = readTyped(text);
+  if (!isCode(code) || !access.may(caller, 'create', 'associationCode')) return undefined;
+  // Codes that are stored in a former way are not found: each would cost two slow hashes.
+  const ofCode = registry.query
+    .selectFrom('associationCodes')
+    .select('deviceId')
+    .where('codeHash', '=', hashOfCode(sealing, caller.accountId, code))
+    .where('accountId', '=', caller.accountId);
+  return (await ofCode.executeTakeFirst())?.deviceId;
 }
 
 const isIdPart = (text: string) => text.length >= shortestId && /^[0-9a-f-]{1,36}$/i.test(text);

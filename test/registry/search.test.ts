@@ -97,6 +97,64 @@ t.test('names of devices are found as they are now', async (t) => {
   t.match(await find('ndso'), [{ id: device.id }]);
 });
 
+t.test('a device is found by another field, a package by its version', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ name: 'Field product' });
+  const field = await service.create('/devices/custom-fields', 'deviceField', {
+    deviceTemplateId,
+    name: 'room',
+    fieldType: 'string',
+  });
+  await service.create('/devices/custom-fields', 'deviceField', { deviceTemplateId, name: 'floor', fieldType: 'int' });
+  const make = (serialNumber: string, fields: object) =>
+    service.create('/devices', 'device', { serialNumber, deviceTemplateId, ...fields });
+  const device = await make('FT-1', { room: 'Kältekammer 7', floor: 4711, location: 'behind the door', name: 'FT' });
+  await make('FT-2', { room: 'elsewhere' });
+  const hit = { type: 'device', id: device.id, name: 'FT-1', detail: 'FT', organizationId: null };
+  t.strictSame(await find('KÄLTEKAMMER'), [{ ...hit, match: 'room: Kältekammer 7' }], 'by a part, ignoring case');
+  t.strictSame(await find('4711'), [{ ...hit, match: 'floor: 4711' }], 'by a number');
+  t.strictSame(await find('behind the'), [{ ...hit, match: 'location: behind the door' }], 'by a built-in field');
+  t.same(await find('7elsewhere'), [], 'not across fields');
+  t.strictSame(await find('FT-1'), [hit], 'what is found by more says nothing of fields');
+
+  const path = `/api/v1/devices/${device.id}`;
+  const change = async (body: object) =>
+    service.ok('PUT', path, { headers: { etag: (await service.ok('GET', path)).device.version }, body });
+  await change({ room: 'Salzlager' });
+  t.same(await find('kältekammer'), []);
+  t.match(await find('salzlager'), [{ id: device.id }]);
+  const home = await service.organization({ name: 'Far from the field' });
+  const { token } = await service.endUser(home.id);
+  t.same(await find('salzlager', { token }), [], 'not out of reach');
+  await change({ organizationId: home.id });
+  t.match(await find('salzlager', { token }), [{ id: device.id, match: 'room: Salzlager' }]);
+  const custom = `/api/v1/devices/custom-fields/${field.id}`;
+  await service.ok('DELETE', custom, { headers: { etag: (await service.ok('GET', custom)).deviceField.version } });
+  t.same(await find('salzlager'), [], 'not by a field in the trash');
+
+  const firmware = { deviceTemplateId, name: 'field-os', firmwareVersion: '77.13.5-rc' };
+  const { id } = await service.create('/firmware/packages', 'firmwarePackage', firmware);
+  t.match(await find('77.13'), [{ type: 'firmwarePackage', id, detail: '77.13.5-rc' }]);
+});
+
+t.test('a claim code finds its device, for who may make codes and reaches the device', async (t) => {
+  const home = await service.organization({ name: 'Coded home' });
+  const device = await service.create('/devices', 'device', { serialNumber: 'CODED-1', organizationId: home.id });
+  const makeCode = () =>
+    service.ok('POST', '/api/v1/association/create-association-code', { body: { deviceId: device.id } });
+  const { associationCode } = await makeCode();
+  t.match(await find(associationCode), [{ type: 'device', id: device.id, name: 'CODED-1' }]);
+  t.match(await find(associationCode.toLowerCase().replaceAll('-', ' ')), [{ id: device.id }], 'however it is typed');
+  t.same(await find(associationCode.slice(0, -1)), [], 'not by a part');
+  const viewer = await service.endUser(home.id, { roleId: 'organization:viewer' });
+  t.same(await find(associationCode, viewer), [], 'not for who may not make codes');
+  const other = await service.organization({ name: 'Coded elsewhere' });
+  t.same(await find(associationCode, await service.endUser(other.id)), [], 'not out of reach');
+  const { accountId, admin: token } = await service.account();
+  t.same(await find(associationCode, { accountId, token }), [], 'not in another account');
+  await makeCode();
+  t.same(await find(associationCode), [], 'not when another has replaced it');
+});
+
 t.test('an end-user finds its own only', async (t) => {
   const own = await service.organization({ name: 'Reach own' });
   const below = await service.organization({ name: 'Reach below', parentId: own.id });

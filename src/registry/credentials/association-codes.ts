@@ -21,6 +21,12 @@ export function makeCode(): string {
   return characters + checkCharacter(characters);
 }
 
+/** Whether it is a code, without hyphens, all of whose characters go together. */
+export const isCode = (code: string) =>
+  code.length === codeLength &&
+  [...code].every((one) => alphabet.includes(one)) &&
+  checkCharacter(code.slice(0, -1)) === code.at(-1);
+
 /** The code that a person typed. @throws PlatformError 400 with 106 when it cannot be one. */
 export function readCode(typed: string): string {
   const code = readTyped(typed);

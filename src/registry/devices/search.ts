@@ -22,6 +22,7 @@ import {
   type WantedPage,
 } from '../../entity/list-query.ts';
 import type { RowPlace } from '../../entity/row-slices.ts';
+import { builtInFields } from '../../entity/values.ts';
 
 type ListFilter = readonly [name: string, match: Match];
 
@@ -94,12 +95,25 @@ export async function deviceIds(
 export type FoundDevice = Pick<
   Row<'devices'>,
   'id' | 'accountId' | 'organizationId' | 'deviceTemplateId' | 'createdById' | 'serialNumber'
-> & { name: string | null };
+> & { name: string | null; match: string | null };
 
 const nameOfDevice = sql<string | null>`json_extract("fields", '$.name')`;
 const found = sql`"id", "accountId", "organizationId", "deviceTemplateId", "createdById", "serialNumber", ${nameOfDevice} as "name"`;
 
-/** At most `limit` devices that one filter finds, which may be one of their names. They are not counted: that can take long. */
+const otherFields = builtInFields.devices.flatMap(({ key }) => (key === 'name' ? [] : [key]));
+
+/** The first field of a device, other than its name, that contains a text, as `name: value`. What is in the trash is none. */
+function fieldWith(text: string): RawBuilder<string | null> {
+  return sql<string | null>`(select coalesce(c."name", f."key") || ': ' || f."value" from json_each("fields") as f
+    left join "customFields" as c on c."id" = f."key" and c."deleted" is null
+    where f."type" in ('text', 'integer', 'real') and (c."id" is not null or f."key" in (${sql.join(otherFields)}))
+      and ${contains(sql`f."value"`, text)} limit 1)`;
+}
+
+/**
+ * At most `limit` devices that one filter finds, which may be a part of their names, or of another of their `fields`. They are not
+ * counted: that can take long.
+ */
 export async function findDevices(
   services: SearchServices,
   caller: Caller,
@@ -114,7 +128,8 @@ export async function findDevices(
   const ways = isTogether ? { sets: [], index: undefined } : await waysOf(search);
   const most = Math.min(...[...ways.sets, ...(ways.index ? [ways.index] : [])].map(({ size }) => size));
   const wanted = { order: [column === 'id' ? 'id' : defaultSort], sortOrder: 'asc', offset: 0, limit } as const;
-  return search.read(pageOf<FoundDevice>(search, ways, wanted, most, found));
+  const matched = column === 'fields' ? fieldWith(value) : sql`null`;
+  return search.read(pageOf<FoundDevice>(search, ways, wanted, most, sql`${found}, ${matched} as "match"`));
 }
 
 /** The filters that are looked at column by column: not those of a place. @throws PlatformError as demandBelow. */
@@ -185,10 +200,10 @@ function rowsOf(search: Search, [name, match]: ListFilter): Rows | undefined {
   if (presence.includes(name)) return { rows: present(search, [name, match], value), isExact: true };
   const text = String(value);
   // However common a name is: where everything is in reach, any of them will do.
-  if (name === 'name') {
+  if (name === 'name' || name === 'fields') {
     const limit = isEverywhere(search) ? fewNamed : maxRows;
     const rows = sql<{ row: number }>`select "row" from (${rowsWithText(search.account, text, name)} limit ${limit})`;
-    return { rows, isExact: isWord(text) };
+    return { rows, isExact: name === 'name' && isWord(text) };
   }
   if (name === 'serialNumber' && match === 'partial')
     return text === '' ? undefined : { rows: rowsWithText(search.account, text), isExact: isWord(text) };
@@ -221,6 +236,7 @@ function conditionOf(search: Search, [name, match]: ListFilter): Expression<SqlB
   const { caller, query } = search.asked;
   if (match === 'partial' && caller.kind === 'station') return condition(name, 'exact', query[name]);
   if (name === 'name') return contains(nameOfDevice, String(query[name]));
+  if (name === 'fields') return sql<SqlBool>`${fieldWith(String(query[name]))} is not null`;
   if (!presence.includes(name)) return condition(name, match, query[name]);
   const isIn = query[name] === false ? sql`not in` : sql`in`;
   return sql<SqlBool>`"row" ${isIn} (${present(search, [name, match], query[name])})`;
