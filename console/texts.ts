@@ -179,10 +179,27 @@ const english = {
   },
   palette: {
     title: 'Find anything',
-    hint: 'Device, person, place …',
+    hint: 'Device, person, place, how do I …',
     results: 'Results',
+    recent: 'Recent',
     places: 'Places',
+    settings: 'Parts and settings',
     actions: 'Actions',
+    guide: 'Guide',
+    /** Other words by which people look for them. */
+    others: {
+      admins: 'admins',
+      roles: 'permissions rights',
+      cas: 'CA PKI revocation',
+      sso: 'single sign-on SSO OpenID SCIM',
+      bridges: 'webhook Kafka Kinesis NATS',
+      password: 'second factor profile login',
+      retention: 'how long messages are kept',
+      tokens: 'API key',
+      branding: 'logo colour claiming',
+      usage: 'limits quota storage',
+      audit: 'history who changed',
+    },
     found: (count: number) => `${count} ${count === 1 ? 'result' : 'results'}`,
     kinds: {
       device: 'Devices',

@@ -2,7 +2,8 @@
 import { signal } from '@preact/signals';
 import { useLayoutEffect } from 'preact/hooks';
 
-export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | 'newProduct' | 'newEnrollmentGroup';
+/** An address stands for making one in the list that is there. */
+export type Action = 'newDevice' | 'importDevices' | 'newOrganization' | `/${string}`;
 
 const begun = signal<Action | undefined>(undefined);
 

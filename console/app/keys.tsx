@@ -5,7 +5,8 @@ import { useLayoutEffect, useState } from 'preact/hooks';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
-import { Palette, type Place } from './palette.tsx';
+import type { Place } from './offers.ts';
+import { Palette } from './palette.tsx';
 import { browserStore } from './stores.ts';
 
 const singleKey = 'slipway-single-keys';

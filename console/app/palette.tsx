@@ -7,26 +7,11 @@ import { useLoad } from '../parts/load.ts';
 import { useTyped } from '../parts/typed.ts';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
-import { begin } from './actions.ts';
 import { api, unwrap } from './api.ts';
-import { accountId, can, signOut } from './session.ts';
+import { contains, guideOffers, type Offer, ownOffers, type Place, readHeadings, recentPages } from './offers.ts';
+import { accountId, me } from './session.ts';
 
 const words = texts.palette;
-
-export interface Place {
-  path: string;
-  icon: IconName;
-  name: string;
-}
-
-interface Offer {
-  key: string;
-  group: string;
-  icon: IconName;
-  name: string;
-  detail?: string | null;
-  run: () => void;
-}
 
 async function find(q: string, signal: AbortSignal) {
   if (q === '') return [];
@@ -47,35 +32,6 @@ const kinds: Record<Hit['type'], { icon: IconName; path: (hit: Hit) => string }>
   bridge: { icon: 'programs', path: () => '/programs/bridges' },
 };
 
-/** What a person can begin from anywhere. */
-function actions(go: (path: string) => void, onKeys: () => void): Offer[] {
-  const at = (kind: Parameters<typeof begin>[0], path: string, icon: IconName, name: string) => ({
-    key: name,
-    group: words.actions,
-    icon,
-    name,
-    run: () => {
-      begin(kind);
-      go(path);
-    },
-  });
-  return [
-    ...(can('create', 'device') ? [at('newDevice', '/devices', 'more', texts.devices.new)] : []),
-    ...(can('create', 'device') ? [at('importDevices', '/devices', 'more', texts.devices.import)] : []),
-    ...(can('create', 'organization')
-      ? [at('newOrganization', '/organizations', 'more', texts.organizations.new)]
-      : []),
-    ...(can('create', 'deviceTemplate') ? [at('newProduct', '/products', 'more', texts.products.new)] : []),
-    ...(can('create', 'enrollmentGroup')
-      ? [at('newEnrollmentGroup', '/enrollment', 'more', texts.enrollment.new[''])]
-      : []),
-    { key: 'keys', group: words.actions, icon: 'more', name: texts.keys.title, run: onKeys },
-    { key: 'out', group: words.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
-  ];
-}
-
-const contains = (name: string, text: string) => name.toLowerCase().includes(text.toLowerCase());
-
 export function Palette({
   places,
   onKeys,
@@ -94,20 +50,30 @@ export function Palette({
   const asked = useTyped(typed);
   const { data, error, loading } = useLoad(async (signal) => ({ of: asked, hits: await find(asked, signal) }), [asked]);
   const isWaiting = !error && (loading || data?.of !== typed);
-  const found: Offer[] = (data?.hits ?? []).map((hit) => ({
-    key: hit.id,
-    group: words.kinds[hit.type],
-    icon: kinds[hit.type].icon,
-    name: hit.name,
-    detail: hit.detail === hit.name ? null : hit.detail,
-    run: () => go(kinds[hit.type].path(hit)),
-  }));
-  const own = [
-    ...places.map(({ path, icon, name }) => ({ key: path, group: words.places, icon, name, run: () => go(path) })),
-    ...actions(go, onKeys),
-  ].filter(({ name }) => contains(name, typed));
+  const { data: headings = [] } = useLoad(readHeadings, []);
+  const [kept] = useState(recentPages);
+  const recent: Offer[] = kept
+    .filter(({ name }) => contains(name, typed))
+    .map(({ path, name }) => ({
+      ...{ key: path, group: words.recent, name, run: () => go(path) },
+      icon: places.find((place) => path.startsWith(place.path))?.icon ?? 'right',
+    }));
+  const found: Offer[] = (data?.hits ?? [])
+    .map((hit) => ({ hit, path: kinds[hit.type].path(hit) }))
+    .filter(({ path }) => !recent.some(({ key }) => key === path))
+    .map(({ hit, path }) => ({
+      key: hit.id,
+      group: words.kinds[hit.type],
+      icon: kinds[hit.type].icon,
+      name: hit.name,
+      detail: hit.match ?? (hit.detail === hit.name ? null : hit.detail),
+      run: () => go(path),
+    }));
+  const own = ownOffers(places, typed, go, onKeys);
   const isNamed = own.some(({ name }) => name.toLowerCase() === typed.toLowerCase());
-  const offers = isNamed ? [...own, ...found] : [...found, ...own];
+  // Customers look for their devices: the guide is for those who run the service.
+  const guide = me.value?.kind === 'endUser' ? [] : guideOffers(headings, typed);
+  const offers = [...recent, ...(isNamed ? [...own, ...found] : [...found, ...own]), ...guide];
   const choose = (offer: Offer | undefined) => {
     if (!offer) return;
     onClose();

@@ -6,6 +6,7 @@ import { federatedError, isFederated } from '../sign-in/federated.ts';
 import { texts } from '../texts.ts';
 import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
 import { ApiError, api, sessionEnded, unwrap } from './api.ts';
+import { forgetPages } from './recent.ts';
 import { browserStore } from './stores.ts';
 
 const accountKey = 'slipway-account';
@@ -95,6 +96,7 @@ export async function signOut(): Promise<void> {
     if (!(error instanceof ApiError && error.status === 401))
       return toast(texts.stillSignedIn((error as Error).message));
   }
+  forgetPages();
   keepCsrfToken(undefined);
   actAs(undefined);
   lapse.value = undefined;

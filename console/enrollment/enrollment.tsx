@@ -10,13 +10,5 @@ const lists = { '': groups, certificates, authorities };
 
 export function Enrollment({ tab, id }: { tab: string; id: string | undefined }) {
   if (tab === 'groups' && id !== undefined) return <GroupPage key={id} id={id} />;
-  return (
-    <EntityPage
-      title={texts.places.enrollment}
-      path="/enrollment"
-      tab={tab}
-      lists={lists}
-      action="newEnrollmentGroup"
-    />
-  );
+  return <EntityPage title={texts.places.enrollment} path="/enrollment" tab={tab} lists={lists} />;
 }

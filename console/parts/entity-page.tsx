@@ -1,7 +1,7 @@
 /** A place from its description: lists with their columns, filters and verbs, each list a tab where there are several. */
 import { useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
-import { type Action, useAction } from '../app/actions.ts';
+import { useAction } from '../app/actions.ts';
 import type { Slice } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';
@@ -68,21 +68,18 @@ export function EntityPage({
   path,
   tab: asked = '',
   lists,
-  action,
 }: {
   title: string;
-  path: string;
+  path: `/${string}`;
   tab?: string;
   /** By the last part of their addresses, which the first has not. */
   lists: Readonly<Record<string, EntityList>>;
-  /** What makes one from another page. */
-  action?: Action;
 }) {
   const shown = Object.entries(lists).filter(([, { kind }]) => can('read', kind));
   const [tab, list] = shown.find(([name]) => name === asked) ?? shown[0] ?? [];
   if (tab === undefined || list === undefined) return <Page title={title}>{texts.nothing}</Page>;
   const tabs = shown.map(([name, { label }]) => [name, label] as const);
-  return <ListPage {...{ title, path, tab, tabs, list, action }} />;
+  return <ListPage {...{ title, path, tab, tabs, list }} />;
 }
 
 function ListPage({
@@ -91,17 +88,15 @@ function ListPage({
   tab,
   tabs,
   list,
-  action,
 }: {
   title: string;
-  path: string;
+  path: `/${string}`;
   tab: string;
   tabs: readonly (readonly [string, string])[];
   list: EntityList;
-  action: Action | undefined;
 }) {
   const { start, created, buttons, rows } = useList(list);
-  useAction(action, () => created && start(created));
+  useAction(tab === '' ? path : `${path}/${tab}`, () => created && start(created));
   return (
     <Page title={title} trash={list.trash} actions={buttons}>
       {tabs.length > 1 && <Tabs base={path} current={tab} tabs={tabs} />}

@@ -17,6 +17,7 @@ const paths = {
   search: 'M11 18a7 7 0 1 0 0-14 7 7 0 0 0 0 14zM16 16l5 5',
   claim: 'M4 4h6v6H4zM14 4h6v6h-6zM4 14h6v6H4zM14 14h3v3h-3zM20 14v6h-6',
   menu: 'M4 6h16M4 12h16M4 18h16',
+  guide: 'M4 5c3-1 6-1 8 1 2-2 5-2 8-1v14c-3-1-6-1-8 1-2-2-5-2-8-1zM12 6v14',
   close: 'M6 6l12 12M18 6L6 18',
   right: 'M9 6l6 6-6 6',
   more: 'M12 5v14M5 12h14',

@@ -5,6 +5,7 @@ import { Link, useLocation } from 'wouter-preact';
 import { calls, curlOf } from '../app/calls.ts';
 import { ApiError } from '../app/errors.ts';
 import { helpOf } from '../app/help.ts';
+import { useRecent } from '../app/offers.ts';
 import { can } from '../app/session.ts';
 import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
@@ -20,6 +21,7 @@ export function Page({
   part,
   actions,
   trash,
+  isWaiting = false,
   children,
 }: {
   title: string;
@@ -28,8 +30,11 @@ export function Page({
   actions?: ComponentChildren;
   /** Where in the trash is what was deleted here. */
   trash?: keyof typeof trashed | undefined;
+  isWaiting?: boolean;
   children: ComponentChildren;
 }) {
+  const [path] = useLocation();
+  useRecent(path, isWaiting ? undefined : title);
   const [shown, setShown] = useState(false);
   useTitle(part ? `${title}, ${part}` : title);
   useBack();
@@ -134,7 +139,7 @@ export function Waiting({
 }) {
   const isGone = error instanceof ApiError && error.status === 410;
   return (
-    <Page title={title} trash={isGone ? trash : undefined}>
+    <Page title={title} trash={isGone ? trash : undefined} isWaiting>
       {error ? <ErrorNote error={error} /> : <Loading />}
     </Page>
   );

@@ -39,5 +39,5 @@ const newProduct = creating(words.new, {
 });
 
 export function Products() {
-  return <EntityPage title={texts.places.products} path="/products" lists={{ '': products }} action="newProduct" />;
+  return <EntityPage title={texts.places.products} path="/products" lists={{ '': products }} />;
 }

@@ -55,6 +55,73 @@ t.test('three keys find a device, and what else has a name; places and actions t
   t.strictSame(errors, []);
 });
 
+t.test('parts, settings, actions and the guide are found, by other words and by questions too', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'products');
+  const search = async (text: string) => {
+    await page.keyboard.press('/');
+    await page.keyboard.insertText(text);
+  };
+  for (const [text, name, title] of [
+    ['single sign-on', /^Identity providers Programs/, 'Programs'],
+    ['quota', /^Usage Account/, 'Account'],
+  ] as const) {
+    await search(text);
+    await option(page, name).click();
+    await heading(page, title);
+  }
+  await search('new bridge');
+  await option(page, /^New bridge/).click();
+  await page.getByRole('dialog', { name: 'New bridge' }).getByRole('button', { name: 'Cancel' }).click();
+  await search('How do I get signing up with a code?');
+  const opened = page.context().waitForEvent('page');
+  await option(page, /^Signing up with a code/).click();
+  const guide = await opened;
+  t.match(guide.url(), /\/guide\/identity#signing-up-with-a-code$/);
+  await guide.getByRole('heading', { name: 'Signing up with a code' }).waitFor();
+  await guide.close();
+  t.strictSame(errors, []);
+});
+
+t.test(
+  'a device is found by a field, its code and its firmware; what was open lately is first, for this person',
+  async (t) => {
+    const product = await service.template({ name: 'Roomed' });
+    const field = { deviceTemplateId: product.id, name: 'room', fieldType: 'string' };
+    await service.create('/devices/custom-fields', 'deviceField', field);
+    const { device } = await service.device({
+      serialNumber: 'RM-1',
+      deviceTemplateId: product.id,
+      room: 'Boiler cellar',
+    });
+    await service.device({ serialNumber: 'RM-2', deviceTemplateId: product.id });
+    const body = { deviceId: device.id };
+    const { associationCode } = await service.ok('POST', '/api/v1/association/create-association-code', { body });
+    const { page } = await openPage(t, browser, service);
+    await signIn(page, undefined, undefined, '/console/products');
+    await heading(page, 'Products');
+    for (const text of ['boiler', associationCode]) {
+      await page.keyboard.press('/');
+      await page.keyboard.insertText(text);
+      await option(page, text === 'boiler' ? /RM-1 room: Boiler cellar/ : /RM-1/).click();
+      await heading(page, 'RM-1');
+      await page.goto('/console/products');
+      await heading(page, 'Products');
+    }
+    const first = () => page.getByRole('option').first().textContent();
+    await page.keyboard.press('/');
+    t.match(await first(), /RM-1/);
+    await palette(page).fill('rm-');
+    await option(page, /RM-2/).waitFor();
+    t.match(await first(), /RM-1/);
+    t.equal(await option(page, /RM-1/).count(), 1, 'once');
+    await palette(page).fill('');
+    await page.keyboard.press('Escape');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByLabel('Email address').waitFor();
+    t.equal(await page.evaluate("localStorage['slipway-recent']"), undefined, 'nobody else reads it');
+  },
+);
+
 t.test('what is typed right after the key that opens it is in it', async (t) => {
   const { page } = await openAs(t, browser, service, 'products');
   for (const key of ['/', 'k']) {
