@@ -11,29 +11,37 @@ import { renderGuide } from './guide/render.mjs';
 const root = join(import.meta.dirname, '..');
 const outdir = join(root, 'dist/console');
 
-/** The pages, and where each begins. */
+/** The pages, and where each begins. Those of customers are bundled by themselves: what only the console needs is in none of their files. */
 const pages = { 'index.html': 'app', 'claim.html': 'claim' };
 const styles = { 'style.css': 'console/app/style.css', 'guide.css': 'console/guide/guide.css' };
+const bundles = [['app'], ['claim']];
+const mainOf = (folder) => `console/${folder}/main.tsx`;
 
+const bundle = (entryPoints) =>
+  build({
+    absWorkingDir: root,
+    entryPoints,
+    outdir,
+    entryNames: '[name]-[hash]',
+    chunkNames: '[name]-[hash]',
+    bundle: true,
+    splitting: true,
+    minify: true,
+    format: 'esm',
+    platform: 'browser',
+    target: 'es2022',
+    jsx: 'automatic',
+    jsxImportSource: 'preact',
+    metafile: true,
+    logLevel: 'warning',
+  });
 rmSync(outdir, { recursive: true, force: true });
-const { metafile } = await build({
-  absWorkingDir: root,
-  entryPoints: [...Object.values(pages).map((folder) => `console/${folder}/main.tsx`), ...Object.values(styles)],
-  outdir,
-  entryNames: '[name]-[hash]',
-  chunkNames: '[name]-[hash]',
-  bundle: true,
-  splitting: true,
-  minify: true,
-  format: 'esm',
-  platform: 'browser',
-  target: 'es2022',
-  jsx: 'automatic',
-  jsxImportSource: 'preact',
-  metafile: true,
-  logLevel: 'warning',
-});
-const files = Object.entries(metafile.outputs);
+const built = await Promise.all([
+  ...bundles.map((folders) => bundle(folders.map(mainOf))),
+  bundle(Object.values(styles)),
+]);
+// Files of the same content have the same name.
+const files = Object.entries(Object.assign({}, ...built.map(({ metafile }) => metafile.outputs)));
 const fileOf = (entry) => basename(files.find(([, { entryPoint }]) => entryPoint === entry)[0]);
 const styled = (folder) =>
   Object.entries(styles).reduce(
@@ -41,7 +49,7 @@ const styled = (folder) =>
     readFileSync(join(root, `console/${folder}/index.html`), 'utf8'),
   );
 for (const [name, folder] of Object.entries(pages))
-  writeFileSync(join(outdir, name), styled(folder).replace('main.js', fileOf(`console/${folder}/main.tsx`)));
+  writeFileSync(join(outdir, name), styled(folder).replace('main.js', fileOf(mainOf(folder))));
 for (const [file] of files) {
   const content = readFileSync(join(root, file));
   writeFileSync(join(root, `${file}.br`), brotliCompressSync(content));

@@ -1,5 +1,6 @@
-/** Every text of the console. A translation is another file like this. */
+/** The texts of the console, in English. What customers read is in `languages`, a file for each language, and found here, too. */
 import { isolating } from './isolated.ts';
+import { texts as shared } from './words.ts';
 
 const number = (count: number) => count.toLocaleString('en');
 const bytes = (count: number) => {
@@ -39,29 +40,9 @@ const changes: Record<string, string> = {
 };
 
 const english = {
-  language: 'en',
-  loading: 'Loading …',
-  working: 'Working …',
-  failed: 'The request failed.',
-  notHeeded: (names: string) =>
-    `The service does not know the filter or parameter ${names}. What it answered is not shown.`,
-  unreachable: 'The service cannot be reached. Your work is not lost. Try again in a moment.',
-  offline: 'The connection to the service is lost. The page keeps trying.',
-  ending: (minutes: number) =>
-    `Your session ends in ${minutes} ${minutes === 1 ? 'minute' : 'minutes'}. Save your work.`,
-  signInAgain: 'Sign in again',
-  stillSignedIn: (why: string) => `You are still signed in. ${why}`,
-  tryAgain: 'Try again',
-  loadAgain: 'Load the page again',
-  fileMissing: 'A file of this page could not be loaded. Load the page again; what you have typed is lost then.',
-  broken: (why: string) => `This part of the page has failed: ${why}`,
-  notReadSince: (time: string) => `Not read since ${time}.`,
-  requestId: 'Request id',
   skip: 'Skip to content',
-  menu: 'Menu',
   parts: 'Parts of this page',
   pages: 'Pages',
-  signOut: 'Sign out',
   noSuchPlace: 'There is no such page',
   noSuchPlaceHint: 'The address may be mistyped, or what it led to was deleted.',
   wayHome: 'Go to Home',
@@ -70,30 +51,9 @@ const english = {
   showCallHint: 'The last calls of this page to the API, newest first. Secrets are replaced by dots.',
   theCall: 'The call',
   theAnswer: 'The answer',
-  close: 'Close',
-  cancel: 'Cancel',
-  save: 'Save',
   edit: 'Edit',
-  saved: 'Saved.',
-  create: 'Create',
-  delete: 'Delete',
   move: 'Move',
-  undo: 'Undo',
-  dismiss: 'Dismiss',
   showDeleted: 'Show deleted',
-  unsaved: {
-    title: 'Leave without saving?',
-    says: 'What you have changed here is not saved.',
-    stay: 'Keep editing',
-    leave: 'Discard changes',
-  },
-  copy: 'Copy',
-  copyOf: (name: string) => `Copy: ${name}`,
-  copied: 'Copied',
-  copyByHand: 'Copy it yourself',
-  copyByHandSays:
-    'This browser lets the page copy nothing, as browsers do over plain HTTP. The text is selected: press Ctrl+C, or Cmd+C on a Mac.',
-  text: 'Text',
   actions: 'Actions',
   name: 'Name',
   time: 'Time',
@@ -103,33 +63,19 @@ const english = {
   port: 'Port',
   username: 'Username',
   all: 'All',
-  none: 'None',
   nothing: 'Nothing yet.',
-  justNow: 'just now',
-  never: 'Never',
-  search: 'Search',
-  searchByName: 'Type a part of the name',
-  nothingFound: 'Nothing is found.',
   fresh: 'New',
   counts: {
     devices: (count: number) => `${number(count)} ${count === 1 ? 'device' : 'devices'}`,
     online: (count: number) => `${number(count)} online`,
     people: (count: number) => `${number(count)} ${count === 1 ? 'person' : 'people'}`,
   },
-  actionsOf: (name: string) => `Actions of ${name}`,
-  /** What a button of a row says to screen readers. It begins with the words that are seen. */
-  verbOf: (verb: string, name: string) => `${verb} ${name}`,
-  moreFound: (count: number) => `${number(count)} more. Type to find them.`,
   asJson: 'As JSON.',
   noJson: (name: string) => `${name} is not JSON.`,
   range: (min?: number, max?: number) => {
     if (min === undefined) return max === undefined ? '' : `At most ${number(max)}.`;
     return max === undefined ? `At least ${number(min)}.` : `From ${number(min)} to ${number(max)}.`;
   },
-  yes: 'Yes',
-  no: 'No',
-  online: 'Online',
-  offlineShort: 'Offline',
   previous: 'Previous',
   next: 'Next',
   selectAll: 'Select all rows of this page',
@@ -139,8 +85,6 @@ const english = {
   pageOf: (page: number, last: number, count: number) =>
     `Page ${number(page)} of ${number(last)} · ${number(count)} in all`,
   inAll: (count: number) => `${number(count)} in all`,
-  typeToConfirm: (name: string) => `Type “${name}” to confirm`,
-  typeExactly: (name: string) => `The text must be exactly “${name}”.`,
   broker: {
     unusable: (host: string) => `A board cannot connect to ${host}: this address means the computer that uses it.`,
     mend: 'Programs on the computer of the service can. For boards, start the service with SLIPWAY_HOST=0.0.0.0 and open this page by its network address, or set SLIPWAY_MQTT_PUBLIC_URL.',
@@ -175,7 +119,6 @@ const english = {
       ['F8', 'Go to Undo in the notice'],
     ],
     single: 'Use keys of one character (/ and ?) in this browser',
-    notices: 'F8',
   },
   palette: {
     title: 'Find anything',
@@ -252,78 +195,6 @@ const english = {
     microPython: 'MicroPython',
     zephyr: 'Zephyr',
     curl: 'curl (HTTP)',
-  },
-  signIn: {
-    title: 'Sign in',
-    hint: 'Use the login that an admin of your account gave you.',
-    lapsed: {
-      ended: 'Your session has ended. Sign in to continue where you were; what you have typed is still there.',
-      ending: 'Sign in to continue where you were; what you have typed stays.',
-    },
-    another: (other: string, who: string) =>
-      `${other} has signed in in another tab. This page is ${who}'s: sign in as ${who} to continue where you were, or go on as ${other}, which loses what you have typed here.`,
-    goOnAs: (other: string) => `Go on as ${other}`,
-    somebody: 'Somebody else',
-    verb: 'Sign in',
-    email: 'Email address',
-    password: 'Password',
-    account: 'Account id',
-    accountHint: 'You find it in your invitation, or ask an admin.',
-    second: 'Second factor',
-    code: 'Code',
-    sendCode: 'Send a code',
-    codeSent: 'Code sent',
-    methods: { totp: 'Authenticator app', sms: 'Text message', recovery: 'Recovery code' } as Record<string, string>,
-    forgot: 'Forgotten your password?',
-    forgotten: 'Forgotten password',
-    send: 'Send an email',
-    sent: 'If there is a login with this address, an email with a link is on its way.',
-    back: 'Back to sign in',
-    with: (name: string) => `Sign in with ${name}`,
-    keepsNothing: (host: string) =>
-      `This browser keeps no cookies and no data for ${host}. To sign in, allow both for this site in its settings, then load the page again.`,
-    noCookie: (host: string, isSecure: boolean) =>
-      `Your login is right, but the browser has not kept the cookie of ${host}, so you are not signed in. Allow cookies for this site${isSecure ? '' : ', or open its address that begins with https://'}, then sign in again.`,
-  },
-  scan: {
-    title: 'Camera',
-    verb: 'Scan with the camera',
-    picture: 'What the camera sees',
-    hint: 'Hold the code in front of the camera.',
-    type: 'Type it instead',
-    noCamera: 'The camera cannot be used. Allow it in the settings of the browser, or type the code.',
-  },
-  claim: {
-    title: 'Claim a device',
-    titleOf: (name: string) => `Claim a device · ${name}`,
-    noAccount: 'Scan the QR code on the label of your device: it leads here with all that is needed.',
-    scan: 'Scan the QR code',
-    code: 'Code on the label',
-    codeHint: 'Twelve letters and digits. Hyphens do not matter.',
-    next: 'Continue',
-    serialNumber: 'Serial number',
-    mistyped: 'This code is mistyped. Compare it with the label.',
-    otherCode: 'Not this device? Use another code',
-    signUp: 'Create your login',
-    signUpVerb: 'Create login and claim',
-    passwordHint: 'At least 8 characters.',
-    haveLogin: 'I have a login already',
-    newHere: 'I am new here',
-    signIn: 'Sign in to claim it',
-    noSignUp: 'Only people who have a login can claim this device.',
-    claimVerb: (product: string) => `Claim this ${product}`,
-    signedInAs: (email: string) => `Signed in as ${email}.`,
-    notYou: 'Not you?',
-    otherAccount: 'You are signed in somewhere else. Sign out to claim this device.',
-    noOrganization: 'Your login has no organization that the device could go to.',
-    mailed: (email: string) => `An email to ${email} is on its way. Open its link before you claim another device.`,
-    unconfirmed: 'Confirm your email address before you claim another device: open the link in the email to you.',
-    mailAgain: 'Send the email again',
-    yours: 'This device is yours now.',
-    values: 'Latest values',
-    waiting: 'Waiting for its first value. Switch the device on.',
-    another: 'Claim another',
-    open: 'Open the device',
   },
   station: {
     title: 'Station',
@@ -1602,4 +1473,5 @@ const english = {
   },
 };
 
-export const texts = isolating(english);
+/** Those of customers are looked up when they are used: the page may have changed its language. */
+export const texts: typeof shared & typeof english = Object.setPrototypeOf(isolating(english), shared);

@@ -1,6 +1,6 @@
 /** Sends requests as the person that the page shows: they name its session, so that nobody else's does them. */
 import { signal } from '@preact/signals';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { ApiError } from './errors.ts';
 import { browserStore } from './stores.ts';
 

@@ -2,7 +2,7 @@
 import { signal } from '@preact/signals';
 import createClient, { type Middleware } from 'openapi-fetch';
 import type { paths } from '../api-types.d.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { headerPrefix, send } from './acting.ts';
 import { blankSecrets, maxParsedLength, recordCall } from './calls.ts';
 import { ApiError, isFromProxy } from './errors.ts';

@@ -1,5 +1,5 @@
 /** What the API answers instead of what was asked for. */
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 
 /** An error of the API: a sentence, the details, and the id of the request. */
 export class ApiError extends Error {
@@ -26,6 +26,13 @@ export class ApiError extends Error {
   get more() {
     return this.details.filter(({ message = '' }) => !this.message.includes(message.replace(/\.$/, '')));
   }
+}
+
+/** What is said to people: in English the sentence of the API, in other languages what they have for its status. */
+export function sentenceOf(error: unknown): string {
+  const { message } = error as Error;
+  if (texts.language === 'en' || !(error instanceof ApiError)) return message;
+  return texts.refused[error.status] ?? texts.failed;
 }
 
 /** Whether a proxy has answered that the service does not: its own answers have an id. */

@@ -1,17 +1,20 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { render } from 'preact';
 import { Suspense } from 'preact/compat';
-import { Router, useRoute } from 'wouter-preact';
+import { Link, Router, useRoute } from 'wouter-preact';
 import { Boundary } from '../parts/boundary.tsx';
 import { Uncopied } from '../parts/copy.tsx';
 import { Question } from '../parts/dialog.tsx';
 import { keepFocus } from '../parts/focus.ts';
+import { useLanguage } from '../parts/language.ts';
 import { Loading } from '../parts/page.tsx';
 import { Toasts } from '../parts/toast.tsx';
 import { guardPage } from '../parts/unsaved.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';
+import { texts } from '../texts.ts';
+import { browserLanguage } from '../words.ts';
 import { Starting } from './offline.tsx';
 import { place } from './place.ts';
 import { me, state } from './session.ts';
@@ -32,14 +35,25 @@ function App() {
 }
 
 function Inside() {
-  const [isStation] = useRoute('/station');
-  if (isStation || me.value?.kind === 'station')
+  const [isStationPage] = useRoute('/station');
+  const isStation = isStationPage || me.value?.kind === 'station';
+  // The console speaks English; who signs in may be a customer.
+  const isSpoken = useLanguage(isStation || state.value === 'in' ? 'en' : browserLanguage());
+  if (isStation)
     return (
       <Suspense fallback={<Loading />}>
         <Station />
       </Suspense>
     );
-  if (state.value !== 'in') return <SignIn />;
+  if (!isSpoken) return <Loading />;
+  if (state.value !== 'in')
+    return (
+      <SignIn>
+        <p>
+          <Link href="/station">{texts.station.signInAs}</Link>
+        </p>
+      </SignIn>
+    );
   return (
     <>
       <Shell />

@@ -2,8 +2,8 @@
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
 import { ErrorNote } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { Loading } from '../parts/page.tsx';
-import { texts } from '../texts.ts';
+import { Loading } from '../parts/shown.tsx';
+import { texts } from '../words.ts';
 import { online } from './api.ts';
 import { resume } from './session.ts';
 

@@ -3,7 +3,7 @@ import { computed, signal } from '@preact/signals';
 import { toast } from '../parts/toast.tsx';
 import { forgetForms } from '../parts/unsaved.ts';
 import { federatedError, isFederated } from '../sign-in/federated.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
 import { ApiError, api, sessionEnded, unwrap } from './api.ts';
 import { forgetPages } from './recent.ts';

@@ -1,9 +1,25 @@
 /** The name, colour and logo of an account on a page. */
+import { useEffect } from 'preact/hooks';
+import { api, unwrap } from '../app/api.ts';
+import { useLoad } from '../parts/load.ts';
 
 export interface Branding {
   name: string;
   color: string | null;
   logo: string | null;
+}
+
+/** Of an account; the page wears its colour. Empty is no account. */
+export function useBranding(account: string): { branding: Branding | undefined; error: unknown } {
+  const { data, error } = useLoad(
+    async () =>
+      account === ''
+        ? undefined
+        : (await unwrap(api.GET('/api/v1/account/branding', { params: { query: { accountId: account } } }))).branding,
+    [account],
+  );
+  useEffect(() => wearColor(data?.color), [data]);
+  return { branding: data, error };
 }
 
 /** An SVG is a picture here: nothing in it can run. */

@@ -5,13 +5,13 @@ import { begin, can, me, signOut, state } from '../app/session.ts';
 import { ActionButton, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
-import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
+import { Loading } from '../parts/shown.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { federatedError, federatedSecondStep, keepClaim } from '../sign-in/federated.ts';
 import { Password, Providers, SecondFactor } from '../sign-in/sign-in.tsx';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { FirstValue } from './first-value.tsx';
 import { type Label, readLabel } from './label.ts';
 
@@ -22,6 +22,8 @@ interface Found {
   serialNumber: string;
   productName: string;
   signUp: boolean;
+  /** Whether it belongs to somebody who does not give it away. */
+  taken?: boolean;
 }
 
 interface Props {
@@ -125,7 +127,7 @@ function TypeCode({ code, find }: { code: string; find: (label: Label) => Promis
 
 /** For who is not signed in: a login is made with the claim, or one that exists is used. */
 function Enter({ account, found, onClaimed }: { account: string; found: Found; onClaimed: (id: string) => void }) {
-  const [known, setKnown] = useState(!found.signUp);
+  const [known, setKnown] = useState(!found.signUp && !found.taken);
   const [second, setSecond] = useState(federatedSecondStep.value);
   if (second) return <SecondFactor {...second} />;
   const others = (
@@ -138,10 +140,17 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
     return (
       <>
         <h2>{words.signIn}</h2>
-        {!found.signUp && <p class="soft">{words.noSignUp}</p>}
+        {!found.signUp && <p class="soft">{found.taken ? words.taken : words.noSignUp}</p>}
         <Password account={account} onSecond={setSecond} />
         {found.signUp && <Switch label={words.newHere} to={() => setKnown(false)} />}
         {others}
+      </>
+    );
+  if (found.taken)
+    return (
+      <>
+        <p class="note warn">{words.taken}</p>
+        <Switch label={words.haveLogin} to={() => setKnown(true)} />
       </>
     );
   const signUp = async ({ emailAddress = '', password = '' }: Values) => {
@@ -202,6 +211,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
       const { deviceId } = await unwrap(api.POST('/api/v1/association/start-association-with-code', { body }));
       onClaimed(deviceId);
     } catch (failure) {
+      if (failure instanceof ApiError && failure.status === 422) throw new Error(words.taken);
       if (!isUnconfirmed(failure)) throw failure;
       setRefused(true);
     }
@@ -219,7 +229,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
         </>
       )}
       <Form light save={claim} verb={words.claimVerb(found.productName)}>
-        {second && <Picker kind="organization" label={texts.devices.organization} name="organizationId" />}
+        {second && <Picker kind="organization" label={words.organization} name="organizationId" />}
       </Form>
       <p class="small soft">
         {words.signedInAs(me.value?.emailAddress ?? '')}{' '}

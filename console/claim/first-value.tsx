@@ -4,7 +4,7 @@ import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
 import { Ago } from '../parts/ago.tsx';
 import { listen } from '../parts/live.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 
 const words = texts.claim;
 /** Values that are shown, and points that are looked through for them. */

@@ -2,21 +2,20 @@
 import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { csrfToken } from '../app/acting.ts';
-import { api, unwrap } from '../app/api.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
 import { Boundary } from '../parts/boundary.tsx';
 import { Uncopied } from '../parts/copy.tsx';
 import { keepFocus } from '../parts/focus.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading } from '../parts/page.tsx';
+import { useLanguage } from '../parts/language.ts';
+import { Loading } from '../parts/shown.tsx';
 import { Toasts } from '../parts/toast.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { CookieNote } from '../sign-in/sign-in.tsx';
-import { texts } from '../texts.ts';
-import { BrandMark, wearColor } from './brand.tsx';
+import { browserLanguage, texts } from '../words.ts';
+import { BrandMark, useBranding } from './brand.tsx';
 import { Claim } from './claim.tsx';
 import { readLabel } from './label.ts';
 
@@ -28,6 +27,8 @@ function ClaimPage() {
   useEffect(() => {
     if (account === undefined) findAccount().then(setAccount, () => setAccount(''));
   }, []);
+  const isSpoken = useLanguage(browserLanguage());
+  if (!isSpoken) return <Loading />;
   if (state.value === 'starting') return <Starting />;
   if (account === undefined) return <Loading />;
   return (
@@ -39,13 +40,8 @@ function ClaimPage() {
 }
 
 function OfAccount({ account, onAccount }: { account: string; onAccount: (account: string) => void }) {
-  const { data, error } = useLoad(
-    () => unwrap(api.GET('/api/v1/account/branding', { params: { query: { accountId: account } } })),
-    [account],
-  );
-  const branding = data?.branding;
+  const { branding, error } = useBranding(account);
   useEffect(() => {
-    wearColor(branding?.color);
     document.title = branding ? words.titleOf(branding.name) : words.title;
   }, [branding]);
   if (!branding) return error ? <ErrorNote error={error} /> : <Loading />;

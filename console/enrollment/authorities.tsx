@@ -6,7 +6,8 @@ import { Code } from '../parts/code.tsx';
 import { download } from '../parts/download.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { Badge, Time } from '../parts/page.tsx';
-import { creating, ending, type Verb } from '../parts/verbs.tsx';
+import { creating, type Verb } from '../parts/verbs.tsx';
+import { ending } from '../programs/ending.ts';
 import { texts } from '../texts.ts';
 import { Ends } from './certificates.tsx';
 

@@ -5,7 +5,8 @@ import { UnitsWarning } from '../parts/broker-warning.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { NameOf } from '../parts/names.tsx';
 import { Badge, Time } from '../parts/page.tsx';
-import { creating, ending, Once } from '../parts/verbs.tsx';
+import { creating, Once } from '../parts/verbs.tsx';
+import { ending } from '../programs/ending.ts';
 import { texts } from '../texts.ts';
 import { stationLines } from './station-lines.ts';
 

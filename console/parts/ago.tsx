@@ -1,13 +1,13 @@
 /** How long ago something was, in words that keep up with the clock. */
-import { signal, useComputed } from '@preact/signals';
+import { computed, signal, useComputed } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { spoken, texts } from '../words.ts';
 
 const now = signal(Date.now());
 let shown = 0;
 let timer: ReturnType<typeof setInterval> | undefined;
 
-const words = new Intl.RelativeTimeFormat(texts.language, { numeric: 'always' });
+const words = computed(() => new Intl.RelativeTimeFormat(spoken.value, { numeric: 'always' }));
 const minute = 60_000;
 /** From so many milliseconds on, a time is told in this unit. */
 const units = [
@@ -25,7 +25,7 @@ function agoText(time: number, at = Date.now()): string {
   const passed = at - time;
   if (Math.abs(passed) < justNow) return texts.justNow;
   const [length, unit] = units.find(([from]) => Math.abs(passed) >= from) ?? [1000, 'second'];
-  return words.format(-Math.trunc(passed / length), unit);
+  return words.value.format(-Math.trunc(passed / length), unit);
 }
 
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: 'full', timeStyle: 'medium' });

@@ -1,7 +1,7 @@
 /** What fails inside is told in its place, with a way on: the rest of the page stays, and no page is blank. */
 import type { ComponentChildren } from 'preact';
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 
 /** Another `of`, such as the place of the page, gets another try. */
 export function Boundary({ of, children }: { of?: string; children: ComponentChildren }) {

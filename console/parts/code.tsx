@@ -1,6 +1,6 @@
 /** A text to copy. */
 import { useState } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { copy } from './copy.tsx';
 
 export function Code({ text, label }: { text: string; label: string }) {

@@ -1,6 +1,6 @@
 /** Copies texts, also where a browser has no clipboard for pages: over plain HTTP. */
 import { signal } from '@preact/signals';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { CloseButton, Dialog } from './dialog.tsx';
 import { TextArea } from './form.tsx';
 

@@ -1,7 +1,7 @@
 /** Dialogs: the browser's own, so that focus stays inside and returns, and Escape closes. None takes a changed form with it unasked. */
 import type { ComponentChildren, RefObject } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { Field, Form, type Values } from './form.tsx';
 import { standIn } from './toast.tsx';
 import { leave, question } from './unsaved.ts';

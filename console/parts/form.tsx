@@ -1,18 +1,23 @@
 /** Forms: fields with labels, buttons that wait, errors with the sentence of the API. */
 import type { ComponentChildren, JSX } from 'preact';
 import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { ApiError } from '../app/api.ts';
-import { texts } from '../texts.ts';
+import { ApiError, sentenceOf } from '../app/errors.ts';
+import { texts } from '../words.ts';
 import { watchForm } from './unsaved.ts';
 
 export function ErrorNote({ error }: { error: unknown }) {
   if (!error) return null;
-  const { message } = error as Error;
+  const said = sentenceOf(error);
   return (
     <div class="note bad" role="alert">
-      <p>{message}</p>
+      <p>{said}</p>
       {error instanceof ApiError && (
         <>
+          {said !== error.message && (
+            <p class="small" lang="en">
+              {error.message}
+            </p>
+          )}
           {error.more.map(({ path, message }) => (
             <p class="small" key={`${path}${message}`}>
               {path ? `${path}: ` : ''}

@@ -11,10 +11,12 @@ import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
 import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
-import { hasGoneOn } from './focus.ts';
 import { ErrorNote } from './form.tsx';
+import { Heading, Loading } from './shown.tsx';
 import { Stale } from './stale.tsx';
 import { useTitle } from './title.ts';
+
+export { Badge, Loading, Time, timeText } from './shown.tsx';
 
 export function Page({
   title,
@@ -68,28 +70,6 @@ export function Help() {
   );
 }
 
-/** The address of the page whose heading is shown. */
-let headed: string | undefined;
-
-/** After a change of place the focus is on the heading of the new one. A part of a page, or a filter, is no other place. */
-function Heading({ title }: { title: string }) {
-  const ref = useRef<HTMLHeadingElement>(null);
-  const [path] = useLocation();
-  useLayoutEffect(() => {
-    if (headed === undefined || headed === path) return;
-    scrollTo(0, 0);
-    if (!hasGoneOn()) ref.current?.focus({ preventScroll: true });
-  }, []);
-  useLayoutEffect(() => {
-    headed = path;
-  }, [path]);
-  return (
-    <h1 ref={ref} tabIndex={-1}>
-      {title}
-    </h1>
-  );
-}
-
 /** Parts of the trash, and the right to delete what is there. */
 export const trashed = {
   '': 'device',
@@ -114,15 +94,6 @@ export function TrashLink({ of }: { of: keyof typeof trashed }) {
     >
       {texts.showDeleted}
     </Link>
-  );
-}
-
-/** Something is being read; the text waits a moment, so that quick answers do not flicker. */
-export function Loading() {
-  return (
-    <p class="empty late" aria-busy="true">
-      {texts.loading}
-    </p>
   );
 }
 
@@ -195,15 +166,4 @@ export function Tabs({
       ))}
     </nav>
   );
-}
-
-const dates = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
-export const timeText = (iso: string) => dates.format(new Date(iso));
-
-export function Time({ iso }: { iso: string | null | undefined }) {
-  return iso ? <time dateTime={iso}>{timeText(iso)}</time> : <span class="soft">–</span>;
-}
-
-export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {
-  return <span class={kind ? `badge ${kind}` : 'badge'}>{text}</span>;
 }

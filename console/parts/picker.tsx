@@ -3,7 +3,7 @@ import { useId, useState } from 'preact/hooks';
 import type { paths } from '../api-types.d.ts';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { Select } from './form.tsx';
 import { useLoad } from './load.ts';
 import { nameOf } from './names.tsx';

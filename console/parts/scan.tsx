@@ -1,6 +1,6 @@
 /** Reads codes with the camera: by the browser where it can, else by a decoder that is loaded with the first use. */
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 
 /** Milliseconds between two looks at the picture. */
 const lookEvery = 150;

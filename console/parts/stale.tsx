@@ -1,7 +1,8 @@
 /** What could not be read again, while what was read before is still shown. The page says so, once for all its parts. */
 import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { sentenceOf } from '../app/errors.ts';
+import { texts } from '../words.ts';
 import { clockTime } from './times.ts';
 
 interface Failed {
@@ -31,7 +32,7 @@ export function Stale() {
   return (
     <div class="note warn row" role="status">
       <span class="grow">
-        {texts.notReadSince(clockTime(oldest.since))} {(oldest.error as Error).message}
+        {texts.notReadSince(clockTime(oldest.since))} {sentenceOf(oldest.error)}
       </span>
       <button
         type="button"

@@ -2,7 +2,8 @@
 import { signal } from '@preact/signals';
 import { createPortal } from 'preact/compat';
 import { useEffect } from 'preact/hooks';
-import { texts } from '../texts.ts';
+import { sentenceOf } from '../app/errors.ts';
+import { texts } from '../words.ts';
 import { Icon } from './icons.tsx';
 
 interface Toast {
@@ -11,6 +12,8 @@ interface Toast {
   undo: (() => Promise<unknown>) | undefined;
 }
 const shown = signal<readonly Toast[]>([]);
+/** Leads to Undo of the last notice. */
+const noticesKey = 'F8';
 /** Milliseconds. */
 const shownFor = 8000;
 /** Of more, the oldest go: they cover what is below them. */
@@ -32,7 +35,7 @@ export async function giveBack(undo: () => Promise<unknown>): Promise<void> {
 }
 
 export function failed(error: unknown): void {
-  toast((error as Error).message);
+  toast(sentenceOf(error));
 }
 
 function dismiss(id: number): void {
@@ -75,7 +78,7 @@ region.addEventListener('focusin', ({ relatedTarget }) => {
   if (isOutside) from = relatedTarget instanceof HTMLElement ? relatedTarget : undefined;
 });
 addEventListener('keydown', ({ key }) => {
-  if (key === texts.keys.notices) [...region.querySelectorAll<HTMLElement>('[aria-keyshortcuts]')].at(-1)?.focus();
+  if (key === noticesKey) [...region.querySelectorAll<HTMLElement>('[aria-keyshortcuts]')].at(-1)?.focus();
 });
 
 export function Toasts() {
@@ -102,7 +105,7 @@ function Notice({ id, text, undo }: Toast) {
       {undo && (
         <button
           type="button"
-          aria-keyshortcuts={texts.keys.notices}
+          aria-keyshortcuts={noticesKey}
           onClick={() => {
             end();
             giveBack(undo).catch(failed);

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { type Kind, remove, type Undo, type Version } from '../app/entities.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { Code } from './code.tsx';
 import { Confirm, Dialog } from './dialog.tsx';
 import { Fields, type FieldsOf } from './fields.tsx';
@@ -158,21 +158,6 @@ export function deletion(kind: Kind, of: Version & { name: string }, words: Word
 export function trashing(kind: Kind, of: Version & { name: string }, said: Words['deleted'], to?: string): Verb {
   const run = async () => ({ said: said(of.name), undo: await remove(kind, of), to });
   return { text: texts.delete, kind: 'danger', run };
-}
-
-/** For good: what there is no trash for. */
-export function ending(kind: Kind, of: Version & { name: string }): Verb {
-  const { deleteOf, deleteSays } = texts.programs;
-  const run = async () => {
-    await remove(kind, of);
-    return { said: texts.people.deleted(of.name) };
-  };
-  return {
-    text: texts.delete,
-    kind: 'danger',
-    ask: { title: deleteOf(of.name), says: deleteSays, typed: of.name },
-    run,
-  };
 }
 
 /** What is shown only now. */

@@ -10,9 +10,10 @@ import type { EntityList } from '../parts/entity-page.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { localTime } from '../parts/times.ts';
-import { ending, type Verb } from '../parts/verbs.tsx';
+import type { Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { type Bridge, editing, newBridge, readBridge } from './bridge-form.tsx';
+import { ending } from './ending.ts';
 
 const words = texts.bridges;
 

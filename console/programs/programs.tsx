@@ -4,10 +4,11 @@ import { can } from '../app/session.ts';
 import { authorities } from '../enrollment/authorities.tsx';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import { Badge, Time } from '../parts/page.tsx';
-import { creating, ending, Once } from '../parts/verbs.tsx';
+import { creating, Once } from '../parts/verbs.tsx';
 import { giving, roleField } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 import { bridges } from './bridges.tsx';
+import { ending } from './ending.ts';
 import { ProviderGroups } from './provider-groups.tsx';
 
 const words = texts.programs;

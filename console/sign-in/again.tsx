@@ -4,7 +4,7 @@ import { useLayoutEffect, useState } from 'preact/hooks';
 import { another } from '../app/acting.ts';
 import { accountId, lapse, me, startAfresh, state } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { Password, Providers, SecondFactor } from './sign-in.tsx';
 
 const words = texts.signIn;

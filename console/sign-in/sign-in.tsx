@@ -1,23 +1,26 @@
 /** Sign in: password, second factor, recovery code, single sign-on, forgotten password. */
+import type { ComponentChildren } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Link } from 'wouter-preact';
 import { headerPrefix } from '../app/acting.ts';
-import { api, unwrap } from '../app/api.ts';
+import { ApiError, api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { keepsNothing } from '../app/stores.ts';
+import { BrandMark, useBranding } from '../claim/brand.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { useTitle } from '../parts/title.ts';
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { federatedError, federatedSecondStep, noteLeaving } from './federated.ts';
 
 const words = texts.signIn;
 
-export function SignIn() {
+/** It bears the name and the colour that the account has chosen. `children` are other ways in. */
+export function SignIn({ hint = words.hint, children }: { hint?: string; children?: ComponentChildren }) {
   const [account, setAccount] = useState<string>();
   const [second, setSecond] = useState(federatedSecondStep.value);
   const [forgotten, setForgotten] = useState(false);
+  const { branding } = useBranding(account ?? '');
   useTitle(words.title);
   useEffect(() => {
     findAccount()
@@ -25,13 +28,17 @@ export function SignIn() {
       .catch(() => setAccount(''));
   }, []);
   return (
-    <main class="door">
+    <main class="door branded">
       <div class="panel">
-        <span class="brand">
-          <Icon name="slipway" /> Slipway
-        </span>
+        {branding && (branding.logo ?? branding.color) ? (
+          <BrandMark branding={branding} />
+        ) : (
+          <span class="brand">
+            <Icon name="slipway" /> Slipway
+          </span>
+        )}
         <h1>{forgotten ? words.forgotten : words.title}</h1>
-        <p class="soft">{words.hint}</p>
+        <p class="soft">{hint}</p>
         <CookieNote />
         {federatedError.value && <p class="note bad">{federatedError.value}</p>}
         {second ? (
@@ -48,9 +55,7 @@ export function SignIn() {
                 </button>
               </p>
               {account && <Providers account={account} />}
-              <p>
-                <Link href="/station">{texts.station.signInAs}</Link>
-              </p>
+              {children}
             </>
           )
         )}
@@ -73,6 +78,10 @@ function AccountField({ account }: { account: string }) {
   return <Field label={words.account} name="accountId" required hint={words.accountHint} />;
 }
 
+/** Whether what was typed is wrong, and nothing more is to be said. */
+const isWrong = (error: unknown, status: number) =>
+  error instanceof ApiError && error.status === status && error.details.length === 0;
+
 export function Password({
   account,
   email,
@@ -84,7 +93,10 @@ export function Password({
   onSecond: (second: { mfaToken: string; mfaMethods: string[] }) => void;
 }) {
   const save = async ({ emailAddress = '', password = '', accountId = '' }: Values) => {
-    const answer = await unwrap(api.POST('/api/v1/auth/login-user', { body: { emailAddress, password, accountId } }));
+    const body = { emailAddress, password, accountId };
+    const answer = await unwrap(api.POST('/api/v1/auth/login-user', { body })).catch((error) => {
+      throw isWrong(error, 401) ? new Error(words.wrong) : error;
+    });
     if ('mfaRequired' in answer) onSecond(answer);
     else await begin(answer.csrfToken);
   };
@@ -119,7 +131,9 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
   const [sent, setSent] = useState(false);
   const save = async ({ code = '' }: Values) => {
     const body = { mfaMethod: method as 'totp', code };
-    const answer = await unwrap(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body }));
+    const answer = await unwrap(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body })).catch((error) => {
+      throw isWrong(error, 400) ? new Error(words.wrongCode) : error;
+    });
     federatedSecondStep.value = undefined;
     await begin(answer.csrfToken);
   };

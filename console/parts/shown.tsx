@@ -1,0 +1,47 @@
+/** What every page shows, those of customers too: its heading, that something is read, times, and states. */
+import { useLayoutEffect, useRef } from 'preact/hooks';
+import { useLocation } from 'wouter-preact';
+import { texts } from '../words.ts';
+import { hasGoneOn } from './focus.ts';
+
+/** The address of the page whose heading is shown. */
+let headed: string | undefined;
+
+/** After a change of place the focus is on the heading of the new one. A part of a page, or a filter, is no other place. */
+export function Heading({ title }: { title: string }) {
+  const ref = useRef<HTMLHeadingElement>(null);
+  const [path] = useLocation();
+  useLayoutEffect(() => {
+    if (headed === undefined || headed === path) return;
+    scrollTo(0, 0);
+    if (!hasGoneOn()) ref.current?.focus({ preventScroll: true });
+  }, []);
+  useLayoutEffect(() => {
+    headed = path;
+  }, [path]);
+  return (
+    <h1 ref={ref} tabIndex={-1}>
+      {title}
+    </h1>
+  );
+}
+
+/** Something is being read; the text waits a moment, so that quick answers do not flicker. */
+export function Loading() {
+  return (
+    <p class="empty late" aria-busy="true">
+      {texts.loading}
+    </p>
+  );
+}
+
+const dates = new Intl.DateTimeFormat(undefined, { dateStyle: 'medium', timeStyle: 'short' });
+export const timeText = (iso: string) => dates.format(new Date(iso));
+
+export function Time({ iso }: { iso: string | null | undefined }) {
+  return iso ? <time dateTime={iso}>{timeText(iso)}</time> : <span class="soft">–</span>;
+}
+
+export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {
+  return <span class={kind ? `badge ${kind}` : 'badge'}>{text}</span>;
+}
