@@ -67,6 +67,7 @@ export function Select({
   value,
   options,
   hint,
+  required,
   busy,
   onText,
 }: {
@@ -74,6 +75,7 @@ export function Select({
   name?: string;
   value?: string | undefined;
   hint?: string;
+  required?: boolean;
   options: readonly (readonly [value: string, label: string])[];
   /** Whether options are still to come. */
   busy?: boolean;
@@ -86,6 +88,7 @@ export function Select({
       <select
         id={id}
         name={name}
+        required={required}
         value={value}
         aria-busy={busy || undefined}
         aria-describedby={hint ? `${id}-hint` : undefined}

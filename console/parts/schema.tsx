@@ -91,7 +91,8 @@ export function SchemaField({ of: part, root = {} }: { of: Part; root?: Schema }
   const more = { label, name, required, ...(hint !== '' && { hint }) };
   if (kind === 'switch') return <Check {...more} isSwitch checked={value === true} />;
   if (kind === 'choice') {
-    const none = required ? [] : [['', '–'] as const];
+    // Nobody shall choose by chance.
+    const none = required && value !== undefined ? [] : [['', '–'] as const];
     return (
       <Select
         {...more}
