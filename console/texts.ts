@@ -554,6 +554,15 @@ const english = {
     ends: 'Valid until',
     cause: 'Cause',
   },
+  support: {
+    title: 'Requests for support',
+    request: 'the request for support',
+    withoutMessage: 'Somebody asks for support, without a message.',
+    kept: (entries: number, refusals: number) =>
+      `What had happened in the day before: ${number(entries)} ${entries === 1 ? 'entry' : 'entries'} of the log, ${number(refusals)} ${refusals === 1 ? 'refusal' : 'refusals'}`,
+    close: 'Close',
+    closed: 'The request is closed.',
+  },
   refused: {
     title: 'Something was refused',
     all: 'All refusals',
@@ -715,6 +724,7 @@ const english = {
       profile: 'Profiles of others',
       replacement: 'Replaced hardware',
       role: 'Roles',
+      supportRequest: 'Requests for support',
       session: 'Sessions of others',
       token: 'Tokens of others',
       verification: 'Verifications',
@@ -1353,6 +1363,7 @@ const english = {
     claiming: 'Claiming',
     claimingHint: 'A person who has a device claims it with the code on its label.',
     signUp: 'People may create a login with the code of a device that nobody has claimed',
+    customersMayRemove: 'People may take devices out of their organization; the code on the label then works again',
   },
   audit: {
     title: 'Audit',
@@ -1429,6 +1440,10 @@ const english = {
       certificateAuthorityDeleted: '{actor} deleted the certificate authority {target}',
       deviceCreatedByCertificate: '{target} came with its certificate and was created',
       associationCodeCreated: '{actor} made a claim code for {target}',
+      giveAwayStarted: '{actor} made a code to give {target} away',
+      giveAwayWithdrawn: '{actor} withdrew the code to give {target} away',
+      supportRequested: '{actor} asked for support with {target}',
+      supportClosed: '{actor} closed a request for support with {target}',
       deviceReplaced: ({ from, to }) => `{actor} replaced the hardware ${from} by ${to}: {target}`,
       association: '{actor} claimed {target}',
       jobStarted: ({ action, rows, dryRun }) =>

@@ -104,8 +104,9 @@ function Preview({ branding }: { branding: Branding }) {
 
 function Claiming() {
   const { data, error, reload } = useLoad(() => unwrap(api.GET('/api/v1/account/claiming')), []);
-  const save = async ({ signUp }: Values) => {
-    await unwrap(api.PUT('/api/v1/account/claiming', { body: { signUp: signUp === 'true' } }));
+  const save = async ({ signUp, customersMayRemove }: Values) => {
+    const body = { signUp: signUp === 'true', customersMayRemove: customersMayRemove === 'true' };
+    await unwrap(api.PUT('/api/v1/account/claiming', { body }));
     toast(texts.saved);
     reload();
   };
@@ -115,8 +116,14 @@ function Claiming() {
       <p>{words.claimingHint}</p>
       <ErrorNote error={error} />
       {data && (
-        <Form key={String(data.claiming.signUp)} save={save} verb={texts.save} of={words.claiming}>
+        <Form key={JSON.stringify(data.claiming)} save={save} verb={texts.save} of={words.claiming}>
           <Check label={words.signUp} name="signUp" value="true" checked={data.claiming.signUp} />
+          <Check
+            label={words.customersMayRemove}
+            name="customersMayRemove"
+            value="true"
+            checked={data.claiming.customersMayRemove}
+          />
         </Form>
       )}
     </section>

@@ -22,8 +22,8 @@ interface Found {
   serialNumber: string;
   productName: string;
   signUp: boolean;
-  /** Whether it belongs to somebody who does not give it away. */
-  taken?: boolean;
+  /** It belongs to somebody, and the code is not theirs to give it away. */
+  taken: boolean;
 }
 
 interface Props {
@@ -62,6 +62,7 @@ export function Claim({ account, code, at, onAccount }: Props) {
           {words.serialNumber} <b class="mono">{found.serialNumber}</b>
         </p>
         {claimed && <p role="status">{words.yours}</p>}
+        {!claimed && found.taken && <p class="note warn">{words.taken}</p>}
       </div>
       {claimed ? (
         <FirstValue deviceId={claimed} at={at} again={again} />
@@ -127,9 +128,11 @@ function TypeCode({ code, find }: { code: string; find: (label: Label) => Promis
 
 /** For who is not signed in: a login is made with the claim, or one that exists is used. */
 function Enter({ account, found, onClaimed }: { account: string; found: Found; onClaimed: (id: string) => void }) {
-  const [known, setKnown] = useState(!found.signUp && !found.taken);
+  const [isOwner, setOwner] = useState(false);
+  const [known, setKnown] = useState(!found.signUp);
   const [second, setSecond] = useState(federatedSecondStep.value);
   if (second) return <SecondFactor {...second} />;
+  if (found.taken && !isOwner) return <Switch label={words.isMine} to={() => setOwner(true)} />;
   const others = (
     <>
       {federatedError.value && <p class="note bad">{federatedError.value}</p>}
@@ -140,17 +143,10 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
     return (
       <>
         <h2>{words.signIn}</h2>
-        {!found.signUp && <p class="soft">{found.taken ? words.taken : words.noSignUp}</p>}
+        {!found.signUp && !found.taken && <p class="soft">{words.noSignUp}</p>}
         <Password account={account} onSecond={setSecond} />
         {found.signUp && <Switch label={words.newHere} to={() => setKnown(false)} />}
         {others}
-      </>
-    );
-  if (found.taken)
-    return (
-      <>
-        <p class="note warn">{words.taken}</p>
-        <Switch label={words.haveLogin} to={() => setKnown(true)} />
       </>
     );
   const signUp = async ({ emailAddress = '', password = '' }: Values) => {

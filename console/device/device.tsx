@@ -18,6 +18,7 @@ import { Overview } from './overview.tsx';
 import { History, Log, Refusals } from './records.tsx';
 import { readDevice } from './row.ts';
 import { Series } from './series.tsx';
+import { Support } from './support.tsx';
 import { Where } from './where.tsx';
 
 const words = texts.device;
@@ -39,7 +40,9 @@ export function Device({ id, tab }: { id: string; tab: string }) {
     );
   };
   const tabs = Object.entries(words.tabs).filter(
-    ([name]) => (name !== 'history' || can('read', 'auditRecord')) && (name !== 'commands' || can('read', 'command')),
+    ([name]) =>
+      (name !== 'history' || can('read', 'auditRecord') || can('read', 'supportRequest')) &&
+      (name !== 'commands' || can('read', 'command')),
   );
   return (
     <Page
@@ -71,7 +74,8 @@ export function Device({ id, tab }: { id: string; tab: string }) {
       {tab === 'fields' && <Fields device={device} onSaved={reload} />}
       {tab === 'access' && <Access device={device} onChanged={reload} />}
       {tab === 'firmware' && <Firmware device={device} />}
-      {tab === 'history' && <History id={id} accountId={accountId.value} />}
+      {tab === 'history' && can('read', 'supportRequest') && <Support id={id} />}
+      {tab === 'history' && can('read', 'auditRecord') && <History id={id} accountId={accountId.value} />}
       {deleting && (
         <Confirm
           title={words.deleteTitle(device.serialNumber)}

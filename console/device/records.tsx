@@ -37,7 +37,7 @@ export function Log({ id }: { id: string }) {
   );
 }
 
-function Severity({ of: severity }: { of: string }) {
+export function Severity({ of: severity }: { of: string }) {
   const kind = isBad(severity) ? 'bad' : severity === 'warn' ? 'warn' : undefined;
   return <Badge kind={kind} text={words.severities[severity] ?? severity} />;
 }

@@ -1,5 +1,6 @@
 /** What needs somebody: a sentence, a count, and the list of what it is about. */
 import { Link } from 'wouter-preact';
+import { CloseSupport } from '../parts/close-support.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
@@ -9,6 +10,7 @@ type Row = OverviewOf['attention'][number];
 
 /** Where the rows of each kind are listed. */
 const places: Record<Row['kind'], (row: Row) => string> = {
+  supportRequested: ({ deviceId = '' }) => `/devices/${deviceId}/history`,
   devicesOffline: ({ query }) => `/devices?${kept(query, 'offlineSince')}`,
   devicesSilent: ({ query }) => `/devices?${kept(query, 'silent')}`,
   refusals: ({ cause = '' }) => `/home/refusals?cause=${encodeURIComponent(cause)}`,
@@ -37,7 +39,7 @@ function sentenceOf({ kind, count, name = '', sentence }: Row): string {
   return limit ? words.limitUsed(count, limit) : sentence;
 }
 
-export function Attention({ rows }: { rows: readonly Row[] }) {
+export function Attention({ rows, onChanged }: { rows: readonly Row[]; onChanged: () => void }) {
   return (
     <section class={rows.length > 0 ? 'panel alarm' : 'panel'}>
       <h2>{words.attention}</h2>
@@ -53,6 +55,9 @@ export function Attention({ rows }: { rows: readonly Row[] }) {
                 {(row.count === 0 && words.withoutCount[row.kind]) || words.count(row.kind, row.count)}
               </span>
               <Link href={places[row.kind](row)}>{sentenceOf(row)}</Link>
+              {row.kind === 'supportRequested' && (
+                <CloseSupport deviceId={row.deviceId ?? ''} id={row.id ?? ''} onClosed={onChanged} />
+              )}
               <Icon name="right" />
             </li>
           ))}

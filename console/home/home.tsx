@@ -15,7 +15,7 @@ const words = texts.home;
 const readEvery = 5000;
 
 export function Home() {
-  const { data, error } = useLoad(readOverview, [], readEvery);
+  const { data, error, reload } = useLoad(readOverview, [], readEvery);
   if (!data) return <Waiting title={texts.places.home} error={error} />;
   return (
     <Page
@@ -33,7 +33,7 @@ export function Home() {
         <Figures of={data} />
         <div class="aside">
           <div class="stack">
-            <Attention rows={data.attention} />
+            <Attention rows={data.attention} onChanged={reload} />
             <Lately rows={data.recent} />
           </div>
           <Shares of={data} />

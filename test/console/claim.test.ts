@@ -175,6 +175,37 @@ t.test('who signs in with an identity provider comes back to the device', async 
   t.strictSame(errors, []);
 });
 
+t.test('a label of a device that belongs to somebody says so; its owner gives it away', async (t) => {
+  const [home, away] = [await service.organization(), await service.organization()];
+  const [owner, buyer] = [await service.endUser(home.id), await service.endUser(away.id)];
+  const unit = await labelled({ organizationId: home.id });
+  const { page, errors } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
+  const taken = page.getByText('It belongs to somebody. Ask them to give it away.');
+  await page.goto(unit.link);
+  await taken.waitFor();
+  t.equal(await page.getByText('Only people who have a login').count(), 0);
+  t.equal(await page.getByLabel('Email address').count(), 0);
+  await looksRight(t, page, 'claim-taken');
+  await page.getByRole('button', { name: 'It is mine: sign in' }).click();
+  await page.getByLabel('Email address').fill(buyer.email);
+  await page.getByLabel('Password', { exact: true }).fill(buyer.password);
+  await page.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('alert').getByText('It belongs to somebody. Ask them to give it away.').waitFor();
+  const body = { deviceId: unit.device.id };
+  const { claimUrl } = await service.ok('POST', '/api/v1/association/give-away', { body, token: owner.token });
+  const { pathname, search } = new URL(claimUrl);
+  await page.goto(pathname + search);
+  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByText('This device is yours now.').waitFor();
+  t.equal(await taken.count(), 0);
+  t.equal(await place(unit.device.id), away.id);
+  t.strictSame(
+    errors.filter((error) => !error.includes('422')),
+    [],
+  );
+});
+
 t.test('the camera reads the code of a label, also where the browser reads none by itself', async (t) => {
   const unit = await labelled();
   const { page, errors } = await openPage(t, browser, service, phone);
@@ -238,7 +269,9 @@ t.test('an admin gives the claim page a name, a colour and a logo, and switches 
   await page.getByLabel('People may create a login').uncheck();
   await page.getByRole('button', { name: 'Save' }).last().click();
   await page.getByText('Saved.').nth(1).waitFor();
-  t.strictSame(await service.ok('GET', '/api/v1/account/claiming'), { claiming: { signUp: false } });
+  t.strictSame(await service.ok('GET', '/api/v1/account/claiming'), {
+    claiming: { signUp: false, customersMayRemove: true },
+  });
   await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: true } });
   t.strictSame(errors, []);
 });

@@ -47,6 +47,7 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       certificate,
     });
     await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: `reboot ${n}` } });
+    await service.ok('POST', `/api/v1/devices/${device.id}/support`, { body: { message: 'It does not get warm.' } });
     const { device: made } = await service.device({ serialNumber: named(`SN-GONE-${n}`) });
     const { device: gone } = await service.ok('GET', `/api/v1/devices/${made.id}`);
     await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: gone.version } });

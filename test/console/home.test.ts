@@ -72,6 +72,35 @@ t.test(
   },
 );
 
+t.test('a request for support is on Home and in the history of its device, until somebody closes it', async (t) => {
+  const { id: organizationId } = await service.organization();
+  const { token, email } = await service.endUser(organizationId, { roleId: 'organization:viewer' });
+  const { device } = await service.device({ serialNumber: 'SN-SUPPORT', organizationId });
+  const entry = { body: { message: 'the heater is off', severity: 'error' } };
+  await service.ok('POST', `/api/v1/devices/${device.id}/logs`, entry);
+  const ask = (message: string) =>
+    service.ok('POST', `/api/v1/devices/${device.id}/support`, { token, body: { message } });
+  await ask('It stays cold.');
+  const { page, errors } = await openAs(t, browser, service, 'home');
+  await page.getByRole('link', { name: 'Somebody asks for support with SN-SUPPORT: “It stays cold.”' }).click();
+  await page.waitForURL(`**/devices/${device.id}/history`);
+  const open = page.getByRole('region', { name: 'Requests for support' });
+  await open.getByText('It stays cold.').waitFor();
+  await open.getByText(email).waitFor();
+  await open.getByText('What had happened in the day before').click();
+  await open.getByText('the heater is off').waitFor();
+  await page.getByText(`${email} asked for support with SN-SUPPORT`).waitFor();
+  await open.getByRole('button', { name: 'Close the request for support' }).click();
+  await open.waitFor({ state: 'detached' });
+  await ask('It is cold again.');
+  await page.getByRole('link', { name: 'Home', exact: true }).click();
+  const row = page.getByRole('listitem').filter({ hasText: 'It is cold again.' });
+  await row.getByRole('button', { name: 'Close the request for support' }).click();
+  await row.waitFor({ state: 'detached' });
+  const { supportRequests } = await service.ok('GET', `/api/v1/devices/${device.id}/support`);
+  t.strictSame([supportRequests.results, errors], [[], []]);
+});
+
 t.test('a page that does not exist has a way home', async (t) => {
   const { page } = await openAs(t, browser, service, 'nowhere');
   await page.getByRole('link', { name: 'Go to Home' }).click();

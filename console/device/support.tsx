@@ -1,0 +1,68 @@
+/** Requests for support with a device that are open, with what had happened to it in the day before. */
+import { api, unwrap } from '../app/api.ts';
+import { CloseSupport } from '../parts/close-support.tsx';
+import { useLoad } from '../parts/load.ts';
+import { NameOf } from '../parts/names.tsx';
+import { Time } from '../parts/page.tsx';
+import { texts } from '../texts.ts';
+import { Severity } from './records.tsx';
+
+const words = texts.support;
+const readEvery = 15_000;
+
+async function readSupport(id: string) {
+  const params = { path: { id }, query: { pageSize: 100 } };
+  return (await unwrap(api.GET('/api/v1/devices/{id}/support', { params }))).supportRequests.results ?? [];
+}
+type SupportRequest = Awaited<ReturnType<typeof readSupport>>[number];
+
+/** Nothing where none is open. */
+export function Support({ id }: { id: string }) {
+  const { data, reload } = useLoad(() => readSupport(id), [id], readEvery);
+  if (!data?.length) return null;
+  return (
+    <section class="panel alarm" aria-label={words.title}>
+      <h2>{words.title}</h2>
+      <ul class="plainlist">
+        {data.map((one) => (
+          <li key={one.id} class="support">
+            <div>
+              <p>{one.message ?? words.withoutMessage}</p>
+              <p class="small soft">
+                <NameOf kind="identity" id={one.createdById} otherwise={texts.audit.somebody} /> ·{' '}
+                <Time iso={one.created} />
+              </p>
+              <Kept of={one} />
+            </div>
+            <CloseSupport deviceId={id} id={one.id} onClosed={reload} />
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** The log and the refusals, newest first. */
+function Kept({ of: { log, refusals } }: { of: SupportRequest }) {
+  if (log.length + refusals.length === 0) return null;
+  return (
+    <details>
+      <summary>{words.kept(log.length, refusals.length)}</summary>
+      <ul class="plainlist small">
+        {refusals.map(({ time, reason }) => (
+          <li key={`${time}${reason}`}>
+            {reason} <Time iso={time} />
+          </li>
+        ))}
+        {log.map(({ id, sourceTimestamp, severity, message, details }) => (
+          <li key={id}>
+            <span class="row">
+              <Severity of={severity} /> {message ?? details}
+            </span>
+            <Time iso={sourceTimestamp} />
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}

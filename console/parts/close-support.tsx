@@ -1,0 +1,20 @@
+/** The button that closes a request for support. */
+import { api, unwrap } from '../app/api.ts';
+import { can } from '../app/session.ts';
+import { texts } from '../texts.ts';
+import { ActionButton } from './form.tsx';
+import { failed, toast } from './toast.tsx';
+
+const words = texts.support;
+
+/** For who may close requests. */
+export function CloseSupport({ deviceId, id, onClosed }: { deviceId: string; id: string; onClosed: () => void }) {
+  if (!can('delete', 'supportRequest')) return null;
+  const close = async () => {
+    const params = { path: { id: deviceId, supportId: id } };
+    await unwrap(api.DELETE('/api/v1/devices/{id}/support/{supportId}', { params }));
+    toast(words.closed);
+    onClosed();
+  };
+  return <ActionButton label={words.close} of={words.request} act={close} onError={failed} />;
+}
