@@ -556,7 +556,9 @@ const english = {
   },
   support: {
     title: 'Requests for support',
-    request: 'the request for support',
+    request: (what: string, message: string) => `the request for support: ${what}${message && `, ${message}`}`,
+    asks: (name: string, message: string) =>
+      message ? `Somebody asks for support with ${name}: “${message}”` : `Somebody asks for support with ${name}.`,
     withoutMessage: 'Somebody asks for support, without a message.',
     kept: (entries: number, refusals: number) =>
       `What had happened in the day before: ${number(entries)} ${entries === 1 ? 'entry' : 'entries'} of the log, ${number(refusals)} ${refusals === 1 ? 'refusal' : 'refusals'}`,

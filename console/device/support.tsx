@@ -3,7 +3,7 @@ import { api, unwrap } from '../app/api.ts';
 import { CloseSupport } from '../parts/close-support.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
-import { Time } from '../parts/page.tsx';
+import { Time, timeText } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { Severity } from './records.tsx';
 
@@ -34,7 +34,7 @@ export function Support({ id }: { id: string }) {
               </p>
               <Kept of={one} />
             </div>
-            <CloseSupport deviceId={id} id={one.id} onClosed={reload} />
+            <CloseSupport deviceId={id} id={one.id} of={[timeText(one.created), one.message ?? '']} onClosed={reload} />
           </li>
         ))}
       </ul>

@@ -34,7 +34,9 @@ function kept(query: string, name: string): string {
 }
 
 /** The API names settings where people read of what they limit. */
-function sentenceOf({ kind, count, name = '', sentence }: Row): string {
+function sentenceOf({ kind, count, name = '', message, sentence }: Row): string {
+  // Whatever people write stands apart from the sentence.
+  if (kind === 'supportRequested') return texts.support.asks(name, message ?? '');
   const [, limit] = (kind === 'limit' && texts.account.limits[name]) || [];
   return limit ? words.limitUsed(count, limit) : sentence;
 }
@@ -56,7 +58,12 @@ export function Attention({ rows, onChanged }: { rows: readonly Row[]; onChanged
               </span>
               <Link href={places[row.kind](row)}>{sentenceOf(row)}</Link>
               {row.kind === 'supportRequested' && (
-                <CloseSupport deviceId={row.deviceId ?? ''} id={row.id ?? ''} onClosed={onChanged} />
+                <CloseSupport
+                  deviceId={row.deviceId ?? ''}
+                  id={row.id ?? ''}
+                  of={[row.name ?? '', row.message ?? '']}
+                  onClosed={onChanged}
+                />
               )}
               <Icon name="right" />
             </li>

@@ -8,7 +8,18 @@ import { failed, toast } from './toast.tsx';
 const words = texts.support;
 
 /** For who may close requests. */
-export function CloseSupport({ deviceId, id, onClosed }: { deviceId: string; id: string; onClosed: () => void }) {
+export function CloseSupport({
+  deviceId,
+  id,
+  of: [what, message = ''],
+  onClosed,
+}: {
+  deviceId: string;
+  id: string;
+  /** What tells it from others. */
+  of: readonly [string, string?];
+  onClosed: () => void;
+}) {
   if (!can('delete', 'supportRequest')) return null;
   const close = async () => {
     const params = { path: { id: deviceId, supportId: id } };
@@ -16,5 +27,5 @@ export function CloseSupport({ deviceId, id, onClosed }: { deviceId: string; id:
     toast(words.closed);
     onClosed();
   };
-  return <ActionButton label={words.close} of={words.request} act={close} onError={failed} />;
+  return <ActionButton label={words.close} of={words.request(what, message)} act={close} onError={failed} />;
 }

@@ -47,7 +47,9 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       certificate,
     });
     await service.ok('POST', `/api/v1/devices/${device.id}/commands`, { body: { name: `reboot ${n}` } });
-    await service.ok('POST', `/api/v1/devices/${device.id}/support`, { body: { message: 'It does not get warm.' } });
+    await service.ok('POST', `/api/v1/devices/${device.id}/support`, {
+      body: { message: named(`It stays cold ${n}`) },
+    });
     const { device: made } = await service.device({ serialNumber: named(`SN-GONE-${n}`) });
     const { device: gone } = await service.ok('GET', `/api/v1/devices/${made.id}`);
     await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: gone.version } });

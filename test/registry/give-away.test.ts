@@ -248,6 +248,47 @@ t.test('a code ends when the device leaves the tree of its owner in another way'
   t.match(await claim(code, away.id, buyer.token), { status: 200 }, 'moves within the tree keep it');
 });
 
+t.test('a code counts only while its maker may still change devices of the same owner', async (t) => {
+  const losing: Array<[string, (maker: Person) => Promise<unknown>]> = [
+    [
+      'deleted',
+      ({ endUser: { id, version } }) => service.ok('DELETE', `/api/v1/end-users/${id}`, { headers: { etag: version } }),
+    ],
+    [
+      'only a viewer now',
+      ({ endUser: { id, version, organizationId } }) =>
+        service.ok('PUT', `/api/v1/end-users/${id}`, {
+          headers: { etag: version },
+          body: { organizationId, roleId: 'organization:viewer' },
+        }),
+    ],
+    [
+      'moved to somebody else',
+      async ({ endUser: { id, version } }) => {
+        const { id: organizationId } = await service.organization();
+        await service.ok('PUT', `/api/v1/end-users/${id}`, { headers: { etag: version }, body: { organizationId } });
+      },
+    ],
+  ];
+  for (const [name, lose] of losing) {
+    const { home, away, buyer, id } = await household();
+    const maker = await service.endUser(home.id);
+    const code = await codeOf(id, maker.token);
+    await lose(maker);
+    t.match(await lookUp(code), noSuchCode, name);
+    t.match(await claim(code, away.id, buyer.token), noSuchCode, name);
+    t.match(await signUp(code, 'none@example.com'), noSuchCode, name);
+    t.notOk(await isOpen(id), name);
+  }
+});
+
+t.test('of several codes that are made at once one counts', async (t) => {
+  const { owner, id } = await household();
+  const codes = await Promise.all(Array.from({ length: 5 }, () => codeOf(id, owner.token)));
+  const answers = await Promise.all(codes.map(lookUp));
+  t.same(answers.map(({ status }) => status).sort(), [200, 404, 404, 404, 404]);
+});
+
 t.test('a claim within the tree is a move; one into a foreign organization leaves the code unspent', async (t) => {
   const { home, away, owner, buyer, id, code } = await household();
   const below = await service.organization({ parentId: home.id });

@@ -75,7 +75,7 @@ async function supportOf({ caller, read }: OverviewRequest): Promise<Attention[]
       where s."accountId" = ${caller.accountId} order by s."created" desc, s."id" desc limit ${maxOfKind}`,
   );
   return rows.map(({ id, deviceId, serialNumber: name, message }) => ({
-    ...{ kind: 'supportRequested', count: 1, id, deviceId, name, query: `devices/${deviceId}/support` },
+    ...{ kind: 'supportRequested', count: 1, id, deviceId, name, message, query: `devices/${deviceId}/support` },
     sentence: `Somebody asks for support with ${name}${message ? `: “${message}”` : '.'}`,
   }));
 }

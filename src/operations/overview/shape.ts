@@ -39,6 +39,7 @@ const attention = Type.Object({
   id: Type.Optional(Type.String({ description: 'Of the rollout, the job, the bridge or the request for support.' })),
   name: Type.Optional(Type.String({ description: 'Of the package, the bridge, the limit or the device.' })),
   deviceId: Type.Optional(Type.String({ description: 'Of a request for support.' })),
+  message: Type.Optional(Nullable(Type.String({ description: 'Of a request for support.' }))),
   cause: Type.Optional(Type.String({ description: 'Of refusals.' })),
 });
 

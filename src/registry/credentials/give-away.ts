@@ -10,7 +10,7 @@ import type { App } from '../../http/app.ts';
 import { readExpiry } from '../../identity/token-making.ts';
 import { claimUrl, withCode } from '../addresses.ts';
 import type { RegistryContext } from '../context.ts';
-import { codeCounts, endGiveAway, renewCode } from './stored-codes.ts';
+import { canBeClaimed, endGiveAway, renewCode } from './stored-codes.ts';
 
 const tags = ['Association'];
 /** How long a code counts by itself, in milliseconds. */
@@ -48,7 +48,7 @@ export function giveAwayRoutes(app: App, ctx: RegistryContext): void {
         operationId: 'giveDeviceAway',
         summary: 'Make a code with which somebody else claims a device; the previous one ends',
         description:
-          'Nothing changes until somebody claims the device with the code, which works once. It ends when the device leaves the tree of its top-level organization, or its hardware is replaced. The code of the label stays as it is.',
+          'Nothing changes until somebody claims the device with the code, which works once. It ends when the device leaves the tree of its top-level organization or its hardware is replaced, and when its maker may no longer change devices there. The code of the label stays as it is.',
         body,
         response: { 200: codeShape },
       },
@@ -69,10 +69,10 @@ export function giveAwayRoutes(app: App, ctx: RegistryContext): void {
       },
     },
     async ({ caller, params: { deviceId } }) => {
-      findReached(ctx, caller, 'devices', deviceId);
+      const { organizationId } = findReached(ctx, caller, 'devices', deviceId);
       const codes = ctx.registry.query.selectFrom('associationCodes').selectAll().where('kind', '=', 'giveAway');
       const code = await codes.where('deviceId', '=', deviceId).executeTakeFirst();
-      if (!code || !codeCounts(ctx.clock, code)) throw new PlatformError('notFound');
+      if (!code || !canBeClaimed(ctx, code, organizationId)) throw new PlatformError('notFound');
       const { created, createdById, expires } = code;
       return { giveAway: { deviceId, created, createdById, expiresAt: String(expires) } };
     },

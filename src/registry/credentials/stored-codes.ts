@@ -3,7 +3,7 @@ import { findEntity } from '../../../db/registry/entities.ts';
 import type { Registry, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Access } from '../../core/access.ts';
-import type { Caller } from '../../core/caller.ts';
+import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { type Clock, timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { inGroups } from '../../core/formats/crockford.ts';
@@ -12,7 +12,7 @@ import type { Sealing } from '../../identity/secrets/sealing.ts';
 import type { Secrets } from '../../identity/secrets/secrets.ts';
 import { hashOfCode, makeCode } from './association-codes.ts';
 
-type CodeServices = { registry: Registry; clock: Clock; sealing: Sealing };
+type CodeServices = { registry: Registry; clock: Clock; sealing: Sealing; access: Access };
 
 /** Stored forms of a code, the latest first. */
 async function* hashesOfCode(
@@ -30,7 +30,7 @@ async function* hashesOfCode(
  * device that is not there or out of reach, 410/107 for one in the trash.
  */
 export async function renewCode(
-  ctx: CodeServices & { access: Access },
+  ctx: CodeServices,
   caller: Caller,
   deviceId: string,
   code: Pick<Row<'associationCodes'>, 'kind' | 'keepHistory' | 'expires'>,
@@ -70,6 +70,26 @@ export function codeCounts(clock: Clock, { expires }: Pick<Row<'associationCodes
   return expires === null || expires > timestamp(clock);
 }
 
+/**
+ * Whether a code of a device in this organization can be claimed with: one to give it away only while its maker may still change devices
+ * of the same tree. People leave a household, or a company.
+ */
+export function canBeClaimed(
+  { access, clock }: { access: Access; clock: Clock },
+  code: Pick<Row<'associationCodes'>, 'kind' | 'expires' | 'createdById'>,
+  organizationId: string | null,
+): boolean {
+  if (code.kind === 'label') return true;
+  const maker = access.callerOfPrincipal(code.createdById);
+  if (!codeCounts(clock, code) || !maker || !access.may(maker, 'update', 'device')) return false;
+  const giver = access.narrow(maker, 'update', 'device');
+  const top = access.pathOf(organizationId).at(-1);
+  return (
+    isAccountWide(giver) ||
+    (giver.kind === 'endUser' && giver.organizationIds.some((id) => access.pathOf(id).at(-1) === top))
+  );
+}
+
 /** 404/100: there is no such code, or it has ended. */
 export function unknownCode(): PlatformError {
   return new PlatformError('notFound', { message: 'The association code does not exist.' });
@@ -81,7 +101,7 @@ export function taken(): PlatformError {
 }
 
 /**
- * The device of a code that counts, which may be in the trash. A code of another account is found no more than one that does not
+ * The device of a code that can be claimed with; it may be in the trash. A code of another account is found no more than one that does not
  * exist.
  */
 export async function findByCode(ctx: CodeServices & { secrets: Secrets }, accountId: string, code: string) {
@@ -91,11 +111,11 @@ export async function findByCode(ctx: CodeServices & { secrets: Secrets }, accou
       .innerJoin('devices', 'devices.id', 'associationCodes.deviceId')
       .select(['devices.id', 'devices.deleted', 'devices.organizationId', 'associationCodes.codeHash'])
       .select(['devices.serialNumber', 'devices.deviceTemplateId'])
-      .select(['associationCodes.kind', 'associationCodes.expires'])
+      .select(['associationCodes.kind', 'associationCodes.expires', 'associationCodes.createdById'])
       .where('associationCodes.codeHash', '=', codeHash)
       .where('associationCodes.accountId', '=', accountId)
       .executeTakeFirst();
-    if (found) return codeCounts(ctx.clock, found) ? found : undefined;
+    if (found) return canBeClaimed(ctx, found, found.organizationId) ? found : undefined;
   }
   return undefined;
 }
