@@ -62,7 +62,7 @@ export function Claim({ account, code, at, onAccount }: Props) {
           {words.serialNumber} <b class="mono">{found.serialNumber}</b>
         </p>
         {claimed && <p role="status">{words.yours}</p>}
-        {!claimed && found.taken && <p class="note warn">{words.taken}</p>}
+        {!claimed && found.taken && <p class="note warn gap">{words.taken}</p>}
       </div>
       {claimed ? (
         <FirstValue deviceId={claimed} at={at} again={again} />
