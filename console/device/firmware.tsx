@@ -1,12 +1,18 @@
-/** The firmware of a device, and the progress of its update. */
+/** The firmware of a device: the progress of its update, its past, and an update of it alone. */
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
+import { readPublished } from '../firmware/packages.tsx';
 import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
-import { ActionButton, ErrorNote } from '../parts/form.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
+import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
+import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import type { DeviceRow } from './row.ts';
 
@@ -23,8 +29,98 @@ export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSour
   );
 }
 
+/** Rolls a package out to one device. */
+export const updating = (device: DeviceRow): Verb => ({
+  text: words.updateThis,
+  kind: 'primary',
+  dialog: (finish, close) => <Update of={device} onDone={() => finish({ said: words.updateMade })} onClose={close} />,
+});
+
+function Update({
+  of: { id, serialNumber, deviceTemplateId },
+  onDone,
+  onClose,
+}: {
+  of: DeviceRow;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { data, error } = useLoad(() => readPublished(deviceTemplateId ?? ''), [id]);
+  const save = async ({ packageId = '' }: Values) => {
+    await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
+    onDone();
+  };
+  const { options = [] } = data ?? {};
+  return (
+    <Dialog title={words.updateOne(serialNumber)} onClose={onClose}>
+      <ErrorNote error={error} />
+      {data && options.length === 0 ? (
+        <>
+          <p>{texts.firmware.noPublished}</p>
+          <CloseButton onClose={onClose} />
+        </>
+      ) : (
+        <Form save={save} verb={words.update} onCancel={onClose}>
+          <Select label={texts.firmware.package} name="packageId" options={options} busy={!data} />
+        </Form>
+      )}
+    </Dialog>
+  );
+}
+
+/** What was offered to a device, and what it said. */
+function Past({ id, on }: { id: string; on: number }) {
+  return (
+    <section>
+      <h2>{words.past}</h2>
+      <Listing
+        label={words.past}
+        on={[on]}
+        every={5000}
+        newestFirst
+        load={async (page) => {
+          const params = { path: { id }, query: { page, pageSize } };
+          const { history } = await unwrap(api.GET('/api/v1/devices/{id}/firmware/history', { params }));
+          return { ...history, results: history.results?.map((one) => ({ ...one, id: one.rolloutId })) ?? [] };
+        }}
+        columns={[
+          {
+            name: 'version',
+            label: texts.firmware.version,
+            show: ({ firmwareVersion, rolloutId }) =>
+              can('read', 'firmwareRollout') ? (
+                <Link href={`/firmware/rollouts/${rolloutId}`}>{firmwareVersion}</Link>
+              ) : (
+                firmwareVersion
+              ),
+          },
+          { name: 'former', label: words.ranBefore, show: ({ formerVersion }) => formerVersion ?? '–' },
+          {
+            name: 'state',
+            label: texts.devices.state,
+            show: ({ state }) => <Badge kind={deliveryKinds[state]} text={texts.firmware.states[state]} />,
+          },
+          {
+            name: 'message',
+            label: texts.message,
+            wrap: true,
+            show: ({ message, code }) => message ?? (code === null ? '' : texts.firmware.code(code)),
+          },
+          { name: 'updated', label: words.updated, show: ({ updated }) => <Time iso={updated} /> },
+        ]}
+        empty={<p>{words.noPast}</p>}
+      />
+    </section>
+  );
+}
+
 export function Firmware({ device }: { device: DeviceRow }) {
   const { id, firmwareVersion } = device;
+  const [round, setRound] = useState(0);
+  const { start, notes, dialog } = useVerbs(() => {
+    reload();
+    setRound((before) => before + 1);
+  });
   const { data, error, reload } = useLoad(
     () => unwrap(api.GET('/api/v1/devices/{id}/firmware', { params: { path: { id } } })),
     [id],
@@ -38,47 +134,57 @@ export function Firmware({ device }: { device: DeviceRow }) {
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   const update = data.firmware;
   return (
-    <div class="grid">
-      <section class="panel">
-        <h2>{words.installed}</h2>
-        <p class="figure">{firmwareVersion ?? '–'}</p>
-        <VersionSource of={device} />
-        <p class="soft">{words.installedHint}</p>
-      </section>
-      <section class="panel">
-        <h2>{words.update}</h2>
-        {update ? (
-          <>
-            <dl>
-              <dt>{texts.firmware.version}</dt>
-              <dd>{update.firmwareVersion}</dd>
-              <dt>{texts.devices.state}</dt>
-              <dd>
-                <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />
-              </dd>
-              {update.message && (
-                <>
-                  <dt>{texts.message}</dt>
-                  <dd>{update.message}</dd>
-                </>
+    <>
+      {notes}
+      <div class="grid">
+        <section class="panel">
+          <h2>{words.installed}</h2>
+          <p class="figure">{firmwareVersion ?? '–'}</p>
+          <VersionSource of={device} />
+          <p class="soft">{words.installedHint}</p>
+        </section>
+        <section class="panel">
+          <h2>{words.update}</h2>
+          {update ? (
+            <>
+              <dl>
+                <dt>{texts.firmware.version}</dt>
+                <dd>{update.firmwareVersion}</dd>
+                <dt>{texts.devices.state}</dt>
+                <dd>
+                  <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />
+                </dd>
+                {update.message && (
+                  <>
+                    <dt>{texts.message}</dt>
+                    <dd>{update.message}</dd>
+                  </>
+                )}
+                <dt>{words.updated}</dt>
+                <dd>
+                  <Time iso={update.updated} />
+                </dd>
+                <dt>{words.deadline}</dt>
+                <dd>
+                  <Time iso={update.deadline} />
+                </dd>
+              </dl>
+              {update.consentNeeded && can('update', 'firmwareState') && (
+                <ActionButton label={words.install} act={install} onError={failed} kind="primary" />
               )}
-              <dt>{words.updated}</dt>
-              <dd>
-                <Time iso={update.updated} />
-              </dd>
-              <dt>{words.deadline}</dt>
-              <dd>
-                <Time iso={update.deadline} />
-              </dd>
-            </dl>
-            {update.consentNeeded && can('update', 'firmwareState') && (
-              <ActionButton label={words.install} act={install} onError={failed} kind="primary" />
-            )}
-          </>
-        ) : (
-          <p class="soft">{words.noUpdate}</p>
-        )}
-      </section>
-    </div>
+            </>
+          ) : (
+            <p class="soft">{words.noUpdate}</p>
+          )}
+          {can('create', 'firmwareRollout') && (
+            <p class="gap">
+              <VerbButtons verbs={[updating(device)]} start={start} />
+            </p>
+          )}
+        </section>
+      </div>
+      <Past id={id} on={round} />
+      {dialog}
+    </>
   );
 }

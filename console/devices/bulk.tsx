@@ -3,7 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/commands.tsx';
-import { NewRollout } from '../firmware/rollouts.tsx';
+import { NewRollout } from '../firmware/new-rollout.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
 import { Picker } from '../parts/picker.tsx';

@@ -13,7 +13,15 @@ import { texts } from '../texts.ts';
 
 const words = texts.firmware;
 
-export const readPackages = (page: number) => readList('firmwarePackage', page, { count: 'devices' });
+/** The newest that can be rolled out, of a product or of all, as choices. */
+export async function readPublished(deviceTemplateId?: string) {
+  const { results = [] } = await readList('firmwarePackage', 1, {
+    ...{ state: 'published', sortOrder: 'desc' },
+    ...(deviceTemplateId !== undefined && { deviceTemplateId }),
+  });
+  const options = results.map(({ id, name, firmwareVersion }) => [id, `${name} ${firmwareVersion}`] as const);
+  return { packages: results, options };
+}
 type Package = Entity<'firmwarePackage'>;
 
 const bytes = (size: number) =>
@@ -29,7 +37,7 @@ export const packages: EntityList<Package> = {
   trash: 'firmware',
   empty: words.noPackages,
   every: 10_000,
-  load: readPackages,
+  load: (page) => readList('firmwarePackage', page, { count: 'devices' }),
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
     { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },

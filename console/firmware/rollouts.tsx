@@ -1,13 +1,10 @@
-/** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again. */
+/** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again, undone. */
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
-import { make, pageSize, readList, readOne } from '../app/entities.ts';
+import { pageSize, readList, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { DeviceFilter } from '../devices/query.ts';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
-import { type FieldOf, Fields } from '../parts/fields.tsx';
-import { Form, Select, type Values } from '../parts/form.tsx';
+import { Select } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
@@ -15,15 +12,27 @@ import { NameOf } from '../parts/names.tsx';
 import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
 import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
-import { readPackages } from './packages.tsx';
-import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
+import { NewRollout } from './new-rollout.tsx';
+import { Bar, Failures, Progress, StateBadge } from './progress.tsx';
+import { deliveryKinds, deliveryStates } from './states.ts';
 
 const words = texts.firmware;
 
+/** With the names of their packages, each of which is read once. */
+async function named<T extends { firmwarePackageId: string; target: { revertOf?: string } }>(some: readonly T[]) {
+  const ids = [...new Set(some.map(({ firmwarePackageId }) => firmwarePackageId))];
+  const packages = await Promise.all(ids.map((id) => readOne('firmwarePackage', id).catch(() => undefined)));
+  return some.map((one) => {
+    const of = packages[ids.indexOf(one.firmwarePackageId)];
+    const name = of ? `${of.name} ${of.firmwareVersion}` : words.rollout;
+    return { ...one, name: one.target.revertOf === undefined ? name : words.backTo(name) };
+  });
+}
+
 async function readRollout(id: string) {
-  const rollout = await readOne('firmwareRollout', id);
-  const of = await readOne('firmwarePackage', rollout.firmwarePackageId).catch(() => undefined);
-  return { ...rollout, name: of ? `${of.name} ${of.firmwareVersion}` : words.rollout };
+  const [rollout] = await named([await readOne('firmwareRollout', id)]);
+  if (!rollout) throw new Error(words.noDevices);
+  return rollout;
 }
 type Rollout = Awaited<ReturnType<typeof readRollout>>;
 
@@ -35,7 +44,7 @@ export const rollouts: EntityList<Rollout> = {
   newestFirst: true,
   load: async (page) => {
     const { results = [], ...rest } = await readList('firmwareRollout', page);
-    return { ...rest, results: await Promise.all(results.map(({ id }) => readRollout(id))) };
+    return { ...rest, results: await named(results) };
   },
   href: ({ id }) => `/firmware/rollouts/${id}`,
   columns: [
@@ -53,29 +62,6 @@ export const rollouts: EntityList<Rollout> = {
     },
 };
 
-function StateBadge({ state }: { state: Rollout['state'] }) {
-  return <Badge kind={rolloutKinds[state]} text={words.rolloutStates[state]} />;
-}
-
-/** How many devices are in which state, as parts of a line. */
-function Bar({ counts }: { counts: Rollout['counts'] }) {
-  const total = deliveryStates.reduce((sum, state) => sum + counts[state], 0);
-  const parts = deliveryStates.filter((state) => counts[state] > 0);
-  const said = parts.map((state) => `${words.states[state]} ${counts[state].toLocaleString()}`).join(', ');
-  if (total === 0) return <span class="soft">{words.noDevices}</span>;
-  // A drawing, because the page takes no styles from attributes.
-  return (
-    <svg class="bar" viewBox="0 0 100 4" preserveAspectRatio="none" role="img" aria-label={said}>
-      <title>{said}</title>
-      {parts.map((state, at) => {
-        const before = parts.slice(0, at).reduce((sum, one) => sum + counts[one], 0);
-        const [x, width] = [(before / total) * 100, (counts[state] / total) * 100];
-        return <rect key={state} class={`part ${state}`} x={x} y="0" width={width} height="4" />;
-      })}
-    </svg>
-  );
-}
-
 export function RolloutPage({ id }: { id: string }) {
   const { data: rollout, error, reload } = useLoad(() => readRollout(id), [id], 2000);
   const [state, setState] = useParam('state');
@@ -87,7 +73,10 @@ export function RolloutPage({ id }: { id: string }) {
     <Page title={rollout.name} actions={<VerbButtons verbs={verbsOf(rollout, isOver)} start={start} />}>
       {notes}
       <div class="stack">
-        <Progress rollout={rollout} isOver={isOver} />
+        <div class="grid">
+          <Progress of={rollout} isOver={isOver} />
+          <Failures of={rollout.failures ?? []} />
+        </div>
         <div class="toolbar">
           <Select
             label={texts.devices.state}
@@ -102,7 +91,8 @@ export function RolloutPage({ id }: { id: string }) {
           every={3000}
           newestFirst
           load={async (page) => {
-            const query = { page, pageSize, ...(state && { state: state as (typeof deliveryStates)[number] }) };
+            const filter = state && { state: state as (typeof deliveryStates)[number] };
+            const query = { page, pageSize, sort: 'failedFirst' as const, ...filter };
             const { devices } = await unwrap(
               api.GET('/api/v1/firmware/rollouts/{id}/devices', { params: { ...params, query } }),
             );
@@ -124,7 +114,12 @@ export function RolloutPage({ id }: { id: string }) {
               label: texts.devices.state,
               show: ({ state }) => <Badge kind={deliveryKinds[state]} text={words.states[state]} />,
             },
-            { name: 'message', label: texts.message, wrap: true, show: ({ message }) => message },
+            {
+              name: 'message',
+              label: texts.message,
+              wrap: true,
+              show: ({ message, code }) => message ?? (code === null ? '' : words.code(code)),
+            },
             { name: 'updated', label: texts.device.updated, show: ({ updated }) => <Time iso={updated} /> },
           ]}
           empty={<p>{words.noDevices}</p>}
@@ -135,115 +130,30 @@ export function RolloutPage({ id }: { id: string }) {
   );
 }
 
-interface Shown {
-  rollout: Rollout;
-  isOver: boolean;
-}
-
 function verbsOf({ id, name, state, counts }: Rollout, isOver: boolean): Verbs {
   const post = (verb: 'pause' | 'resume' | 'cancel' | 'retry') => async () => {
     await unwrap(api.POST(`/api/v1/firmware/rollouts/{id}/${verb}`, { params: { path: { id } } }));
     return { said: '' };
   };
-  if (!can('update', 'firmwareRollout')) return [];
+  const mayChange = can('update', 'firmwareRollout');
+  const goBack = async () => {
+    const { firmwareRollout: back } = await unwrap(
+      api.POST('/api/v1/firmware/rollouts/{id}/revert', { params: { path: { id } } }),
+    );
+    const undo = () => unwrap(api.POST('/api/v1/firmware/rollouts/{id}/cancel', { params: { path: { id: back.id } } }));
+    return { said: words.goesBack, undo, to: `/firmware/rollouts/${back.id}` };
+  };
   const cancelling = { title: words.cancelOf(name), says: words.cancelSays, verb: words.cancelVerb };
   return [
-    counts.failed + counts.timedOut > 0 && state !== 'cancelled' && { text: words.retry, run: post('retry') },
-    state === 'running' && { text: words.pause, run: post('pause') },
-    state === 'paused' && { text: words.resume, kind: 'primary', run: post('resume') },
-    !isOver && { text: texts.cancel, kind: 'danger', ask: cancelling, run: post('cancel') },
+    mayChange &&
+      counts.failed + counts.timedOut > 0 &&
+      state !== 'cancelled' && { text: words.retry, run: post('retry') },
+    mayChange && state === 'running' && { text: words.pause, run: post('pause') },
+    mayChange && state === 'paused' && { text: words.resume, kind: 'primary', run: post('resume') },
+    // It cancels what has not ended.
+    can('create', 'firmwareRollout') &&
+      (mayChange || isOver) &&
+      counts.succeeded > 0 && { text: words.goBack, run: goBack },
+    mayChange && !isOver && { text: texts.cancel, kind: 'danger', ask: cancelling, run: post('cancel') },
   ];
-}
-
-function Progress({ rollout, isOver }: Shown) {
-  return (
-    <section class="panel">
-      <p class="row">
-        <StateBadge state={rollout.state} />
-        {rollout.reason && <span>{rollout.reason}</span>}
-        <span class="soft small">
-          {words.started} <Time iso={rollout.startAt} />
-        </span>
-      </p>
-      <Bar counts={rollout.counts} />
-      <ul class="legend">
-        {deliveryStates
-          .filter((one) => rollout.counts[one] > 0)
-          .map((one) => (
-            <li key={one}>
-              <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
-                <rect class={`part ${one}`} width="10" height="10" rx="2" />
-              </svg>
-              {words.states[one]} <b>{rollout.counts[one].toLocaleString()}</b>
-            </li>
-          ))}
-      </ul>
-      <ol class="steps">
-        {rollout.stages.map(({ percent }, at) => (
-          <li key={percent} aria-current={rollout.stage === at + 1 && !isOver ? 'step' : undefined}>
-            {words.stageOf(at + 1, percent, Math.round((rollout.stages[at - 1]?.pauseSeconds ?? 0) / 60))}
-          </li>
-        ))}
-      </ol>
-    </section>
-  );
-}
-
-/** Devices that were chosen elsewhere: by their ids, or by a filter. */
-export type RolloutTarget = { deviceIds: string[] } | { filter: DeviceFilter };
-
-export function NewRollout({
-  target,
-  says,
-  onClose,
-  onDone,
-}: {
-  target?: RolloutTarget;
-  says?: string;
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const { data } = useLoad(() => readPackages(1), []);
-  const published = data?.results?.filter(({ state }) => state === 'published') ?? [];
-  const save = async ({ firmwarePackageId = '', first = '10', pause = '0', organizationId, consent }: Values) => {
-    const of = published.find(({ id }) => id === firmwarePackageId);
-    const product = of ? { deviceTemplateId: of.deviceTemplateId } : {};
-    const chosen =
-      target && 'filter' in target
-        ? { filter: { ...target.filter, ...product } }
-        : (target ?? (organizationId ? { organizationId } : { filter: product }));
-    const begin = { percent: Number(first), pauseSeconds: Number(pause) * 60 };
-    const stages = Number(first) >= 100 ? [{ percent: 100 }] : [begin, { percent: 100 }];
-    const by = consent ? ('user' as const) : ('none' as const);
-    await make('firmwareRollout', { firmwarePackageId, target: chosen, stages, consent: by });
-    onDone();
-  };
-  const options = published.map(({ id, name, firmwareVersion }) => [id, `${name} ${firmwareVersion}`] as const);
-  const fields: readonly FieldOf[] = [
-    { name: 'firmwarePackageId', label: words.package, options },
-    !target && {
-      name: 'organizationId',
-      label: texts.devices.organization,
-      pick: 'organization',
-      none: words.allOfProduct,
-    },
-    { name: 'first', label: words.first, type: 'number', min: '1', max: '100' },
-    { name: 'pause', label: words.pauseMinutes, type: 'number', min: '0' },
-    { name: 'consent', label: words.consent, tick: 'user' },
-  ];
-  return (
-    <Dialog title={words.newRollout} onClose={onClose}>
-      {published.length === 0 ? (
-        <>
-          <p>{words.noPublished}</p>
-          <CloseButton onClose={onClose} />
-        </>
-      ) : (
-        <Form save={save} verb={words.start} onCancel={onClose}>
-          {says && <p class="note">{says}</p>}
-          <Fields of={() => fields} values={{ first: 10, pause: 60 }} />
-        </Form>
-      )}
-    </Dialog>
-  );
 }

@@ -1,5 +1,6 @@
 /** Devices by state, by product and by firmware, as bars that lead to their lists. */
 import { Link } from 'wouter-preact';
+import { ShareList } from '../parts/shares.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
 
@@ -48,23 +49,15 @@ export function Shares({ of: { byState, byProduct, byFirmware } }: { of: Overvie
 }
 
 function Bars({ title, shares }: { title: string; shares: readonly Share[] }) {
-  const most = Math.max(...shares.map(({ count }) => count));
   return (
     <section class="panel" aria-label={title}>
       <h2>{title}</h2>
       {shares.length === 0 && <p class="soft">{words.noDevices}</p>}
-      <ul class="shares">
-        {shares.slice(0, maxShown).map(({ name, href, count, online }) => (
-          <li key={href}>
-            <Link href={href}>{name}</Link>
-            <span class="soft small">{words.share(count, online)}</span>
-            <svg class="bar" aria-hidden="true">
-              <rect class="part" width={`${(100 * count) / most}%`} height="100%" />
-              {online !== undefined && <rect class="part on" width={`${(100 * online) / most}%`} height="100%" />}
-            </svg>
-          </li>
-        ))}
-      </ul>
+      <ShareList
+        of={shares.slice(0, maxShown).map(({ name, href, ...one }) => ({
+          ...{ key: href, name: <Link href={href}>{name}</Link>, says: words.share(one.count, one.online), ...one },
+        }))}
+      />
       {shares.length > maxShown && <p class="small soft">{words.more(shares.length - maxShown)}</p>}
     </section>
   );

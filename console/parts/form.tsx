@@ -183,6 +183,13 @@ export function Check({
 /** The values of a form; empty fields are left out. */
 export type Values = Record<string, string>;
 
+export const valuesOf = (form: HTMLFormElement): Values =>
+  Object.fromEntries(
+    [...new FormData(form)].flatMap(([name, value]) =>
+      typeof value === 'string' && value !== '' ? [[name, value] as const] : [],
+    ),
+  );
+
 /**
  * `save` gets the values. While it works the button waits; what it throws is shown above the buttons. The focus stays where it
  * is. Who leaves the page or the dialog is asked before what was changed is lost.
@@ -220,13 +227,10 @@ export function Form({
     event.preventDefault();
     if (busy) return;
     const form = event.currentTarget as HTMLFormElement;
-    const entries = [...new FormData(form)].flatMap(([name, value]) =>
-      typeof value === 'string' && value !== '' ? [[name, value] as const] : [],
-    );
     setBusy(true);
     setError(undefined);
     try {
-      await save(Object.fromEntries(entries), form);
+      await save(valuesOf(form), form);
     } catch (failure) {
       setError(failure);
     } finally {

@@ -2,7 +2,17 @@
 import { Secret, TOTP } from 'otpauth';
 import type { Browser, Page } from 'playwright-core';
 import { startReceiver } from '../bridges/receiver.ts';
-import { publish, rollout } from '../firmware/fleet.ts';
+import {
+  asDevice,
+  type Device,
+  devices,
+  offerTo,
+  publish,
+  rollOut,
+  rollout,
+  rolloutUntil,
+  update,
+} from '../firmware/fleet.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -151,6 +161,13 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   const dialog = page.getByRole('dialog', { name: 'New rollout' });
   await dialog.getByLabel('in percent').fill('10');
   await dialog.getByLabel('Minutes to wait').fill('30');
+  await dialog.getByRole('button', { name: 'Preview' }).click();
+  const preview = dialog.getByRole('region', { name: 'Preview' });
+  await preview.getByText('1 of them are offline').waitFor();
+  await preview.getByText('Stage 1: 1 device. Stage 2: 0 devices.').waitFor();
+  await dialog.getByLabel('in percent').fill('20');
+  await preview.waitFor({ state: 'detached' });
+  await dialog.getByLabel('in percent').fill('10');
   await dialog.getByRole('button', { name: 'Start the rollout' }).click();
   await page
     .getByRole('row', { name: /1 \/ 2/ })
@@ -174,6 +191,49 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   await press(page, 'Resume');
   await page.getByText('Running', { exact: true }).waitFor();
   t.equal((await now()).state, 'running');
+  t.strictSame(errors, []);
+});
+
+t.test('a rollout shows why devices fail, and goes back in one press; a device shows its past', async (t) => {
+  const { id: deviceTemplateId } = await service.template();
+  const fleet = await devices(service, deviceTemplateId, 4, { firmwareVersion: '1.0' });
+  const [one, two, three, four] = fleet as [Device, Device, Device, Device];
+  await publish(service, deviceTemplateId, '1.0');
+  const firmware = await publish(service, deviceTemplateId, '2.0');
+  const target = { deviceIds: fleet.map(({ id }) => id) };
+  const { id } = await rollOut(service, firmware, { target, maxFailurePercent: 100 });
+  await rolloutUntil(service, id, ({ counts }) => counts.pending === 4);
+  for (const device of [one, two]) await update(service, device);
+  for (const device of [three, four]) {
+    await offerTo(service, device);
+    const said = { state: 'failed', firmwareVersion: '2.0', message: 'no room on the flash' };
+    await asDevice(service, device, 'POST', '/firmware/status', said);
+  }
+  const { page, errors } = await openAs(t, browser, service, `firmware/rollouts/${id}`);
+  const failures = page.getByRole('region', { name: 'Why devices fail' });
+  await failures.getByText('no room on the flash').waitFor();
+  await failures.getByText('2 devices').waitFor();
+  const rows = page.getByRole('row');
+  await rows.nth(1).getByText('Failed', { exact: true }).waitFor();
+  await rows.nth(2).getByText('Failed', { exact: true }).waitFor();
+  await page.getByText('4 of 4').waitFor();
+
+  await press(page, 'Go back');
+  await page.getByRole('heading', { name: 'Back to', level: 1 }).waitFor();
+  t.not(page.url().split('/').at(-1), id);
+  const back = await rolloutUntil(service, page.url().split('/').at(-1) ?? '', ({ counts }) => counts.pending === 2);
+  t.equal(back.target.revertOf, id);
+  await page.getByRole('button', { name: 'Undo' }).click();
+  await until(async () => (await rollout(service, back.id)).state === 'cancelled');
+
+  await page.goto(`/console/devices/${one.id}/firmware`);
+  await page.getByRole('row', { name: /1\.0 2\.0 Cancelled/ }).waitFor();
+  await page.getByRole('row', { name: /2\.0 1\.0 Succeeded/ }).waitFor();
+  await press(page, 'Update this device');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Package').selectOption({ index: 1 });
+  await dialog.getByRole('button', { name: 'Update', exact: true }).click();
+  await page.getByRole('row', { name: /1\.0 2\.0 Waiting/ }).waitFor();
   t.strictSame(errors, []);
 });
 
