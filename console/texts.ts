@@ -305,6 +305,10 @@ const english = {
       `The file has the first ${number(rows)} of ${number(count)} devices. Filter to export the others.`,
     columns: 'Columns',
     customColumns: 'Custom fields',
+    valueColumns: 'Last values',
+    valueColumnsHint: (max: number) =>
+      `At most ${max}. Products say which there are, in the categories of their channels.`,
+    primaryValue: 'Value',
     filters: (count: number) => (count === 0 ? 'Filters' : `Filters (${count})`),
     open: 'Open',
     charts: 'Charts',
@@ -320,6 +324,7 @@ const english = {
     product: 'Product',
     defaultProduct: 'The default product',
     organization: 'Organization',
+    withBelow: 'Organization, with those below',
     firmware: 'Firmware',
     lastConnected: 'Last connected',
     none: 'There are no devices yet. Make the first one, or import a CSV file.',
@@ -357,6 +362,7 @@ const english = {
     dryRun: 'Count first',
     counting: 'Counting …',
     would: (count: number) => `This concerns ${number(count)} ${count === 1 ? 'device' : 'devices'}.`,
+    withBelow: 'Devices of the organizations below are among them.',
     progress: 'Progress',
     progressOf: (done: number, total: number) => `${number(done)} of ${number(total)}`,
     finished: ({ done, failed, skipped }: Record<'done' | 'failed' | 'skipped', number>) =>
@@ -621,6 +627,11 @@ const english = {
     description: 'Description',
     allDevices: 'All devices',
     devicesOf: (count: number) => `Devices (${number(count)})`,
+    devicesSay: (own: number, online: number) =>
+      `With those of the organizations below. ${number(own)} directly here, ${number(online)} online.`,
+    belowOf: (count: number) => `Organizations below (${number(count)})`,
+    noneBelow: 'No organization is below this one.',
+    path: 'Organizations above',
     noDevices: 'No device is in this organization or below it.',
     people: 'People',
     new: 'New organization',
@@ -803,6 +814,10 @@ const english = {
     },
     one: 'Product',
     rename: 'Rename',
+    matters: 'The value that matters',
+    mattersHint:
+      'People see it first: in lists of devices, and on the cards of their own ones. Categories of channels are offered.',
+    cameLast: 'The value that came last',
     settings: {
       skipSameVersion: {
         title: 'Firmware updates',

@@ -6,6 +6,7 @@ import { ErrorNote } from '../parts/form.tsx';
 import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
+import { number, readingText } from '../parts/reading.ts';
 import { Spark } from '../parts/spark.tsx';
 import { texts } from '../texts.ts';
 import { dayLength, type Latest, readLatest, type Topic } from './latest.ts';
@@ -15,7 +16,6 @@ const words = texts.device;
 const settleTime = 1000;
 /** Of a strip of states, in its own units. */
 const width = 240;
-const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
 export function Values({ id, topics }: { id: string; topics: readonly Topic[] }) {
   const stored = topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
@@ -67,7 +67,6 @@ export function Values({ id, topics }: { id: string; topics: readonly Topic[] })
 }
 
 function Value({ id, of: { label, unit, last, isState, day, low, high, states } }: { id: string; of: Latest }) {
-  const withUnit = (value: number) => (unit === '' ? number.format(value) : `${number.format(value)} ${unit}`);
   const now = Date.now();
   const hasRange = day.length > 1 && high > low;
   return (
@@ -94,7 +93,7 @@ function Value({ id, of: { label, unit, last, isState, day, low, high, states } 
       <p class="foot">
         <span>
           {isState && states.length > 1 && words.changes(states.length - 1)}
-          {hasRange && words.between(number.format(low), withUnit(high))}
+          {hasRange && words.between(number.format(low), readingText(high, unit))}
         </span>
         {last ? <Ago iso={last.time} /> : words.noValue}
       </p>

@@ -47,6 +47,8 @@ export function Bulk({
   const [action, setAction] = useState<Action>();
   const [rolling, setRolling] = useState(false);
   const isFiltered = Object.keys(filter).length > 0;
+  const isChosen = selected.size > 0;
+  const says = [words.would(isChosen ? selected.size : count), !isChosen && filter.below && words.withBelow];
   const what = selected.size > 0 ? { ids: [...selected] } : { filter };
   if (selected.size === 0 && !isFiltered) return <p class="soft small">{words.hint}</p>;
   return (
@@ -65,7 +67,7 @@ export function Bulk({
       {rolling && (
         <NewRollout
           target={selected.size > 0 ? { deviceIds: [...selected] } : { filter }}
-          says={words.would(selected.size > 0 ? selected.size : count)}
+          says={says.filter(Boolean).join(' ')}
           onClose={() => setRolling(false)}
           onDone={() => {
             setRolling(false);
@@ -124,7 +126,8 @@ export function Run({
       {planned ? (
         <>
           <p class="note warn">
-            {words.would(planned.job.done)} {words.ends[action]}
+            {words.would(planned.job.done)} {'filter' in what && what.filter.below && `${words.withBelow} `}
+            {words.ends[action]}
           </p>
           {running && <Progress job={running} />}
           <Form

@@ -10,11 +10,14 @@ import { useLoad } from '../parts/load.ts';
 import { Badge } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { type Row, readCustomNames } from './query.ts';
+import { maxValues, primaryName, readSaid, type Said, valueColumn } from './values.tsx';
 
 const words = texts.devices;
 const columnsKey = 'slipway-columns';
 /** Before the name of a custom field: built-in columns have names of their own. */
 const ofField = 'field:';
+/** Before what `values` calls a value. */
+const ofValue = 'value:';
 /** Characters of a value that a cell shows. */
 const maxShown = 80;
 
@@ -76,17 +79,22 @@ export function useColumns() {
     setShown(names);
     browserStore.set(columnsKey, JSON.stringify(names));
   };
-  const custom = useMemo(
-    () => shown.flatMap((name) => (name.startsWith(ofField) ? name.slice(ofField.length) : [])),
-    [shown],
-  );
+  const [custom, values] = useMemo(() => [namesOf(shown, ofField), namesOf(shown, ofValue)], [shown]);
+  const { data: said = [] } = useLoad(async () => (values.length > 0 ? readSaid() : []), [values.length > 0]);
   // The same columns as before let the table leave its rows as they are.
   const shownColumns = useMemo(
-    () => [...columns.filter(({ name }) => shown.includes(name)), ...custom.map(customColumn)],
-    [shown],
+    () => [
+      ...columns.filter(({ name }) => shown.includes(name)),
+      ...values.map((name) => valueColumn(`${ofValue}${name}`, name, said)),
+      ...custom.map(customColumn),
+    ],
+    [shown, said],
   );
-  return { shown, choose, shownColumns, custom };
+  return { shown, choose, shownColumns, custom, values };
 }
+
+const namesOf = (shown: readonly string[], of: string) =>
+  shown.flatMap((name) => (name.startsWith(of) ? name.slice(of.length) : []));
 
 /** Chooses columns; those of custom fields are of the product that is filtered by, or of all. */
 export function Columns({
@@ -101,13 +109,16 @@ export function Columns({
   onClose: () => void;
 }) {
   const { data, error } = useLoad(async () => (can('read', 'customField') ? readCustomNames(product) : []), [product]);
-  const chosen = shown.flatMap((name) => (name.startsWith(ofField) ? name.slice(ofField.length) : []));
-  const fields = [...new Set([...(data ?? []), ...chosen])];
-  const check = (name: string, label: string) => (
+  const { data: said = [] } = useLoad(() => readSaid(product), [product]);
+  const fields = [...new Set([...(data ?? []), ...namesOf(shown, ofField)])];
+  const chosen = namesOf(shown, ofValue);
+  const names = [...new Set([primaryName, ...said.map(({ name }) => name), ...chosen])];
+  const check = (name: string, label: string, isFull = false) => (
     <label class="check" key={name}>
       <input
         type="checkbox"
         checked={shown.includes(name)}
+        disabled={isFull && !shown.includes(name)}
         onChange={() => choose(shown.includes(name) ? shown.filter((one) => one !== name) : [...shown, name])}
       />
       {label}
@@ -116,10 +127,19 @@ export function Columns({
   return (
     <Dialog title={words.columns} onClose={onClose}>
       {columns.slice(1).map(({ name, label }) => check(name, label))}
+      <h3>{words.valueColumns}</h3>
+      <p class="hint">{words.valueColumnsHint(maxValues)}</p>
+      {names.map((name) => check(`${ofValue}${name}`, labelOf(name, said), chosen.length >= maxValues))}
       <ErrorNote error={error} />
       {fields.length > 0 && <h3>{words.customColumns}</h3>}
       {fields.map((name) => check(`${ofField}${name}`, name))}
       <CloseButton onClose={onClose} primary />
     </Dialog>
   );
+}
+
+/** Two products may say the same name in two ways: the channel tells them apart. */
+function labelOf(name: string, said: readonly Said[]): string {
+  const found = said.find((one) => one.name === name);
+  return name === primaryName ? words.primaryValue : found ? `${found.label} (${found.channel})` : name;
 }

@@ -37,14 +37,14 @@ export function Devices() {
   const [open, setOpen] = useState<'new' | 'import' | 'columns' | undefined>();
   useAction('newDevice', () => setOpen('new'));
   useAction('importDevices', () => setOpen('import'));
-  const { shown, choose, shownColumns, custom } = useColumns();
+  const { shown, choose, shownColumns, custom, values } = useColumns();
   const filter = filterOf(search);
   const page = Number(search.get('page') ?? 1);
   const pageSize = Number(search.get('size') ?? 50);
   const sort = sortOf(search);
   const { data, error, loading, reload, fresh } = useLiveRows(
-    (signal) => readRows({ filter, sort, page, pageSize }, custom, signal),
-    [filter, sort, page, pageSize, custom],
+    (signal) => readRows({ filter, sort, page, pageSize }, custom, values, signal),
+    [filter, sort, page, pageSize, custom, values],
     { every: liveEvery, newestFirst: sort.by === 'created' && sort.order === 'desc' },
   );
   const [one, setOne] = useState<{ action: 'move' | 'command' | 'regenerate' | 'delete'; id: string }>();

@@ -1,6 +1,7 @@
 /** The query of the table of devices. */
 import type { paths } from '../api-types.d.ts';
 import { ApiError, api, unwrap } from '../app/api.ts';
+import type { Entity } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 import type { Sort } from '../parts/lists/table.tsx';
 
@@ -9,6 +10,8 @@ export const sizes = ['50', '100', '250', '1000'] as const;
 export interface DeviceFilter {
   serialNumber?: string;
   organizationId?: string;
+  /** Always with those below: as a rollout to an organization means it. */
+  below?: true;
   deviceTemplateId?: string;
   provisioningState?: string;
   connected?: boolean;
@@ -33,7 +36,7 @@ export function filterOf(search: URLSearchParams): DeviceFilter {
   );
   return {
     ...(serialNumber && { serialNumber }),
-    ...(organizationId && { organizationId }),
+    ...(organizationId && { organizationId, below: true as const }),
     ...(deviceTemplateId && { deviceTemplateId }),
     ...(provisioningState && { provisioningState }),
     ...(connected && { connected: connected === 'true' }),
@@ -56,10 +59,14 @@ const shownFields = [
   'created',
 ] as const;
 const expand = 'organization,device-template';
+/** What columns of values need besides. */
+const fieldsOfValues = ['values', 'deviceTemplateId', 'deviceTemplate.primary'];
 
 type Device = paths['/api/v1/devices/{id}']['get']['responses'][200]['content']['application/json']['device'];
 export type Row = Pick<Device, 'id' | Extract<(typeof shownFields)[number], keyof Device>> & {
-  deviceTemplate?: { name: string };
+  deviceTemplateId?: string;
+  deviceTemplate?: Pick<Entity<'deviceTemplate'>, 'name'> & Partial<Pick<Entity<'deviceTemplate'>, 'primary'>>;
+  values?: Device['values'];
   organization?: { name: string } | null;
 } & Record<string, unknown>;
 
@@ -70,10 +77,17 @@ interface Wanted {
   pageSize: number;
 }
 
-/** One page of the table, also with these custom fields, as far as there are such. */
-export async function readRows(wanted: Wanted, custom: readonly string[], signal: AbortSignal) {
+/** One page of the table, with the values of these names, and these custom fields as far as there are such. */
+export async function readRows(
+  wanted: Wanted,
+  custom: readonly string[],
+  values: readonly string[],
+  signal: AbortSignal,
+) {
+  const more = values.length > 0 ? { values: values.join(',') } : {};
+  const fields = [...shownFields, ...(values.length > 0 ? fieldsOfValues : [])];
   const read = (names: readonly string[]) =>
-    readDevices<Row>(wanted, { fields: [...shownFields, ...names].join(','), expand }, signal);
+    readDevices<Row>(wanted, { fields: [...fields, ...names].join(','), expand, ...more }, signal);
   return read(custom).catch((error) => {
     // Somebody has removed a field whose column this person has chosen.
     if (custom.length > 0 && error instanceof ApiError && error.details.some(({ path }) => path === 'fields'))
@@ -108,7 +122,7 @@ export function readColumns<Name extends keyof Device>(wanted: Wanted, names: re
 
 async function readDevices<T>(
   { filter, sort: { by, order }, page, pageSize }: Wanted,
-  chosen: { fields: string; expand?: string },
+  chosen: { fields: string; expand?: string; values?: string },
   signal: AbortSignal | null = null,
 ) {
   const sort = { sortBy: by as 'serialNumber', sortOrder: order };

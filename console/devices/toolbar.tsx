@@ -40,7 +40,7 @@ export function Toolbar({
       </button>
       <Picker
         kind="organization"
-        label={words.organization}
+        label={words.withBelow}
         none={texts.all}
         value={search.get('organization') ?? ''}
         onText={(organization) => set({ organization })}

@@ -61,7 +61,7 @@ export function NewRollout({
     { name: 'firmwarePackageId', label: words.package, options },
     !target && {
       name: 'organizationId',
-      label: texts.devices.organization,
+      label: texts.devices.withBelow,
       pick: 'organization',
       none: words.allOfProduct,
     },

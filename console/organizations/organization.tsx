@@ -1,7 +1,8 @@
 /** One organization: its name and description, the people in it, and its devices. */
 import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { change, readList, readOne } from '../app/entities.ts';
+import { api, unwrap } from '../app/api.ts';
+import { change, pageSize, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { EntityPart } from '../parts/entity-page.tsx';
 import { Fields } from '../parts/fields.tsx';
@@ -11,6 +12,8 @@ import { Badge, Page, Waiting } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { endUsers } from '../people/people.tsx';
 import { texts } from '../texts.ts';
+import { Holds } from './organizations.tsx';
+import { type Organization as Node, readAbove } from './tree.ts';
 
 const words = texts.organizations;
 const shownDevices = 10;
@@ -19,19 +22,45 @@ const about = () => [
   { name: 'description', label: words.description },
 ];
 
-async function readOrganization(id: string) {
-  const [organization, devices] = await Promise.all([
-    readOne('organization', id),
-    readList('device', 1, { organizationId: id, pageSize: shownDevices, sortBy: 'serialNumber' }),
+async function readOrganization(id: string, signal: AbortSignal) {
+  const below = { organizationId: id, below: true };
+  const params = { path: { id }, query: { counts: true } };
+  const [{ organization }, devices, online, children] = await Promise.all([
+    unwrap(api.GET('/api/v1/organizations/{id}', { params, signal })),
+    readList('device', 1, {
+      ...below,
+      pageSize: shownDevices,
+      sortBy: 'serialNumber',
+      fields: 'serialNumber,connected',
+    }),
+    readList('device', 1, { ...below, connected: true, results: false }),
+    readList('organization', 1, { parentId: id, counts: true, sortBy: 'name', fields: 'name,parentId,version,counts' }),
   ]);
-  return { organization, devices };
+  return {
+    organization,
+    devices,
+    online: online.meta?.count ?? 0,
+    children,
+    path: await readPath(organization, signal),
+  };
+}
+
+/** The organizations above one, from the top down, as far as they are in reach. */
+async function readPath(of: Node, signal: AbortSignal): Promise<Node[]> {
+  const all = new Map([[of.id, of]]);
+  await readAbove(all, signal);
+  const path: Node[] = [];
+  for (let one = all.get(of.parentId ?? ''); one; one = all.get(one.parentId ?? '')) path.unshift(one);
+  return path;
 }
 
 export function Organization({ id }: { id: string }) {
-  const { data, error, reload } = useLoad(() => readOrganization(id), [id]);
+  const { data, error, reload } = useLoad((signal) => readOrganization(id, signal), [id]);
   const people = useMemo(() => endUsers(id), [id]);
   if (!data) return <Waiting title={words.one} error={error} trash="organizations" />;
-  const { organization, devices } = data;
+  const { organization, devices, online, children, path } = data;
+  const { counts } = organization;
+  const childCount = children.meta?.count ?? 0;
   const save = async ({ name = '', description = null }: { name?: string; description?: string | null } & Values) => {
     await change('organization', organization, { name, description });
     toast(texts.saved);
@@ -46,6 +75,16 @@ export function Organization({ id }: { id: string }) {
         </Link>
       }
     >
+      {path.length > 0 && (
+        <nav class="path small" aria-label={words.path}>
+          {path.map(({ id, name }) => (
+            <Link key={id} href={`/organizations/${id}`}>
+              {name}
+            </Link>
+          ))}
+          <span aria-current="page">{organization.name}</span>
+        </nav>
+      )}
       <div class="grid">
         {can('update', 'organization') && (
           <section class="panel">
@@ -57,7 +96,9 @@ export function Organization({ id }: { id: string }) {
         )}
         <section class="panel">
           <h2>{words.devicesOf(devices.meta?.count ?? 0)}</h2>
-          {devices.results?.length === 0 && <p class="soft">{words.noDevices}</p>}
+          <p class="soft small">
+            {devices.results?.length === 0 ? words.noDevices : words.devicesSay(counts?.devices ?? 0, online)}
+          </p>
           <ul class="plainlist">
             {devices.results?.map(({ id, serialNumber, connected }) => (
               <li key={id}>
@@ -66,6 +107,19 @@ export function Organization({ id }: { id: string }) {
               </li>
             ))}
           </ul>
+        </section>
+        <section class="panel">
+          <h2>{words.belowOf(counts?.organizationsBelow ?? 0)}</h2>
+          {childCount === 0 && <p class="soft">{words.noneBelow}</p>}
+          <ul class="plainlist">
+            {children.results?.map((one) => (
+              <li key={one.id}>
+                <Link href={`/organizations/${one.id}`}>{one.name}</Link>
+                <Holds of={one} />
+              </li>
+            ))}
+          </ul>
+          {childCount > pageSize && <p class="soft small">{words.notShown(childCount - pageSize)}</p>}
         </section>
       </div>
       {can('read', 'endUser') && <EntityPart of={people} heading={words.people} />}

@@ -49,7 +49,7 @@ export function Organizations() {
       {data?.organizations.length === 0 && <p class="panel empty">{name === '' ? words.none : texts.nothingFound}</p>}
       {data && data.organizations.length > 0 && (
         <div class="panel tree" aria-busy={loading}>
-          <Branches branches={branches} of={null} drop={drop} start={start} />
+          <Branches branches={branches} of={null} isWhole={data.more === 0} drop={drop} start={start} />
         </div>
       )}
       {data && data.more > 0 && (
@@ -93,25 +93,33 @@ function verbsOf(of: Organization): Verbs {
   ];
 }
 
-/** What is in an organization, without those below it. */
-function Holds({ of: { id, deviceCount = 0, onlineCount = 0, endUserCount = 0 } }: { of: Organization }) {
+/** What is in an organization and below it, and the people of its own. */
+export function Holds({ of: { id, counts }, online = 0 }: { of: Organization; online?: number }) {
+  if (!counts) return null;
   return (
     <span class="holds small soft">
-      <Link href={`/devices?organization=${id}`}>{texts.counts.devices(deviceCount)}</Link>
-      {onlineCount > 0 && <span>{texts.counts.online(onlineCount)}</span>}
-      {endUserCount > 0 && <span>{texts.counts.people(endUserCount)}</span>}
+      <Link href={`/devices?organization=${id}`}>{texts.counts.devices(counts.devicesBelow)}</Link>
+      {online > 0 && <span>{texts.counts.online(online)}</span>}
+      {counts.people > 0 && <span>{texts.counts.people(counts.people)}</span>}
     </span>
   );
+}
+
+function onlineIn({ id, onlineCount = 0 }: Organization, branches: ReadonlyMap<string | null, Organization[]>): number {
+  return (branches.get(id) ?? []).reduce((sum, one) => sum + onlineIn(one, branches), onlineCount);
 }
 
 function Branches({
   branches,
   of,
+  isWhole,
   drop,
   start,
 }: {
   branches: ReadonlyMap<string | null, Organization[]>;
   of: string | null;
+  /** Whether all organizations have been read. */
+  isWhole: boolean;
   drop: (one: Organization, parentId: string) => void;
   start: Start;
 }) {
@@ -145,10 +153,10 @@ function Branches({
             <Link class="name" draggable={false} href={`/organizations/${one.id}`}>
               {one.name}
             </Link>
-            <Holds of={one} />
+            <Holds of={one} online={isWhole ? onlineIn(one, branches) : 0} />
             <Menu label={texts.actionsOf(one.name)} items={itemsOf(verbsOf(one), start)} />
           </div>
-          <Branches branches={branches} of={one.id} drop={drop} start={start} />
+          <Branches branches={branches} of={one.id} isWhole={isWhole} drop={drop} start={start} />
         </li>
       ))}
     </ul>

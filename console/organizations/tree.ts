@@ -1,5 +1,6 @@
 /** The organizations of a tree, read in slices: those first that were made first, or those whose name contains a text. */
 import { api, unwrap } from '../app/api.ts';
+import type { Entity } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 
 export interface Organization {
@@ -7,14 +8,12 @@ export interface Organization {
   name: string;
   parentId: string | null;
   version: string;
-  deviceCount?: number;
+  /** What is in it and below it. */
+  counts?: Entity<'organization'>['counts'];
   onlineCount?: number;
-  endUserCount?: number;
 }
 
-const fields = 'name,parentId,version,deviceCount,onlineCount,endUserCount';
-/** What is in each. */
-const counts = 'devices,online,end-users';
+const fields = 'name,parentId,version,counts,onlineCount';
 const sliceSize = 1000;
 /** Requests that one batch takes. */
 const batchSize = 50;
@@ -33,7 +32,8 @@ export async function readTree(wanted: number, name: string, signal: AbortSignal
       page,
       sortBy: 'created' as const,
       fields,
-      count: counts,
+      counts: true,
+      count: 'online',
       ...(name && { name }),
     };
     const query = { accountId: accountId.value, ...found };
@@ -49,7 +49,7 @@ export async function readTree(wanted: number, name: string, signal: AbortSignal
 }
 
 /** Adds the organizations above, level by level, as far as they are in reach. */
-async function readAbove(all: Map<string, Organization>, signal: AbortSignal): Promise<void> {
+export async function readAbove(all: Map<string, Organization>, signal: AbortSignal): Promise<void> {
   const asked = new Set<string>();
   for (;;) {
     const missing = [...new Set([...all.values()].flatMap(({ parentId }) => parentId ?? []))].filter(
@@ -61,7 +61,7 @@ async function readAbove(all: Map<string, Organization>, signal: AbortSignal): P
       for (const id of some) asked.add(id);
       const requests = some.map((id) => ({
         method: 'GET' as const,
-        path: `/api/v1/organizations/${id}?count=${counts}`,
+        path: `/api/v1/organizations/${id}?counts=true&count=online`,
       }));
       const answers: unknown = await unwrap(api.POST('/api/v1/batch', { body: { requests }, signal }));
       for (const { organization } of answers as { organization?: Organization }[])

@@ -12,6 +12,7 @@ import { texts } from '../texts.ts';
 import { channelsOf } from './channels.tsx';
 import { commandsOf } from './commands.tsx';
 import { customFieldsOf } from './custom-fields.tsx';
+import { PrimaryValue } from './primary-value.tsx';
 
 const words = texts.products;
 type Product = Entity<'deviceTemplate'>;
@@ -40,6 +41,7 @@ export function Product({ id }: { id: string }) {
       <div class="stack">
         <EntityPart of={channels} heading={words.channels} />
         <EntityPart of={customFields} heading={words.fields} />
+        <PrimaryValue product={product} save={async (primary) => finish(await put(product, { primary }))} />
         <EntityPart of={commands} heading={words.commands} />
         <div class="grid">
           <Setting {...{ product, finish }} name="commandsOnly" />

@@ -3,6 +3,7 @@ import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { go, openAs, openPage, signIn } from './browser.ts';
 import { makeDevices, makeOrganizations } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -277,6 +278,80 @@ t.test('organizations, products and packages show what is in them', async (t) =>
   await page.getByRole('row', { name: /Counted product 2 1 2/ }).waitFor();
   await go(page, 'firmware');
   await page.getByRole('row', { name: /Counted package 7\.1 Draft 1/ }).waitFor();
+  t.strictSame(errors, []);
+});
+
+t.test('last values are columns, and a product says which one matters', async (t) => {
+  const template = await service.template({ name: 'Valued product' });
+  const categories = [
+    { name: 'temperature', label: 'Inside', unit: '°C', kind: 'number' },
+    { name: 'door', kind: 'state' },
+  ];
+  await service.channel(template.id, { name: 'climate', persistenceType: 'timeSeries', categories });
+  const { device } = await service.device({ serialNumber: 'VALUED-1', deviceTemplateId: template.id });
+  await service.device({ serialNumber: 'VALUED-2', deviceTemplateId: template.id });
+  const publish = (rows: string) =>
+    service.ok('POST', `/api/v4/data/${service.topic(device.id, 'climate')}`, {
+      body: rows,
+      headers: { 'content-type': 'text/csv' },
+    });
+  await publish(`${Date.now() - 1000},temperature,21.5,\n${Date.now()},door,,open`);
+  const { page, errors } = await openAs(t, browser, service, `products/${template.id}`);
+  const panel = page.locator('section').filter({ has: page.getByRole('heading', { name: 'The value that matters' }) });
+  await panel.getByLabel('The value that matters', { exact: true }).selectOption({ label: 'Inside (climate)' });
+  await panel.getByRole('button', { name: /^Save/ }).click();
+  const primary = async () =>
+    (await service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate.primary;
+  await until(primary, (found) => found?.category === 'temperature');
+  await go(page, 'devices?q=VALUED');
+  await page.getByRole('button', { name: 'Columns' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Value', { exact: true }).check();
+  await dialog.getByLabel('door (climate)').check();
+  await page.keyboard.press('Escape');
+  await page.getByRole('row', { name: /VALUED-1 .* 21\.5 °C .* open/ }).waitFor();
+  await page.getByRole('row', { name: /VALUED-2 .* – –/ }).waitFor();
+  await publish(`${Date.now()},temperature,22,`);
+  await page.getByRole('row', { name: /VALUED-1 .* 22 °C/ }).waitFor();
+  await page.getByRole('button', { name: 'Columns' }).click();
+  await dialog.getByLabel('Value', { exact: true }).uncheck();
+  await dialog.getByLabel('door (climate)').uncheck();
+  await page.keyboard.press('Escape');
+  t.strictSame(errors, []);
+});
+
+t.test('an organization shows what is below and above it; a filter by it means those below, too', async (t) => {
+  const above = await service.organization({ name: 'Region' });
+  const middle = await service.organization({ name: 'Town', parentId: above.id });
+  const below = await service.organization({ name: 'Street', parentId: middle.id });
+  for (const [serialNumber, organizationId] of [
+    ['TOWN-1', middle.id],
+    ['STREET-1', below.id],
+    ['STREET-2', below.id],
+    ['REGION-1', above.id],
+  ])
+    await service.device({ serialNumber, organizationId });
+  const { page, errors } = await openAs(t, browser, service, 'organizations');
+  const holds = (name: string) => page.locator('.leaf').filter({ hasText: name }).locator('.holds').textContent();
+  t.strictSame(
+    [await holds('Region'), await holds('Town'), await holds('Street')],
+    ['4 devices', '3 devices', '2 devices'],
+  );
+  await go(page, `organizations/${middle.id}`);
+  t.equal(await page.getByRole('navigation', { name: 'Organizations above' }).textContent(), 'RegionTown');
+  await page.getByText('With those of the organizations below. 1 directly here, 0 online.').waitFor();
+  await page.getByRole('heading', { name: 'Devices (3)' }).waitFor();
+  await page.getByRole('heading', { name: 'Organizations below (1)' }).waitFor();
+  t.match(await page.getByRole('listitem').filter({ hasText: 'Street' }).last().textContent(), /Street2 devices/);
+  await page.getByRole('link', { name: 'All devices' }).click();
+  await page.getByLabel('Organization, with those below').waitFor();
+  await rowOf(page, 'STREET-2').waitFor();
+  t.strictSame(await page.locator('tbody a').allTextContents(), ['STREET-1', 'STREET-2', 'TOWN-1']);
+  await page.getByRole('button', { name: 'Move to …' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Organization').selectOption({ label: 'Region' });
+  await dialog.getByRole('button', { name: 'Count first' }).click();
+  await dialog.getByText('This concerns 3 devices. Devices of the organizations below are among them.').waitFor();
   t.strictSame(errors, []);
 });
 
