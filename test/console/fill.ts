@@ -15,7 +15,7 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
     name: named('Pump'),
     channels: ['readings'],
     commands: [
-      { name: 'pump', title: named('Pump for a while'), parameters, forCustomers: true },
+      { name: 'pump', title: named('Pump for a while').slice(0, 100), parameters, forCustomers: true },
       { name: 'reboot', title: 'Restart', confirm: true },
     ],
   });

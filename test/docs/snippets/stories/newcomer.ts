@@ -106,5 +106,7 @@ export const firmware: Story = {
     const [answer] = await newcomer.answers(next());
     t.match(answer, { command: { name: 'reboot', payload: { delay: 3 }, state: 'succeeded' } });
     await booting.endAsync();
+    const [declared] = await newcomer.answers(next());
+    t.match(declared, { deviceTemplate: { commands: [{ name: 'report', parameters: { required: ['interval'] } }] } });
   },
 };
