@@ -1,13 +1,14 @@
 /** One device: what it is, what it says, what it is allowed, and what can be done with it. */
 
-import { useState } from 'preact/hooks';
-import { useLocation } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
+import { Link } from 'wouter-preact';
+import { change } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
-import { Confirm } from '../parts/dialog.tsx';
+import { goesBack, useCameFrom } from '../parts/back.ts';
+import type { Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Menu } from '../parts/menu.tsx';
 import { Badge, Page, Tabs, Waiting } from '../parts/page.tsx';
-import { toast } from '../parts/toast.tsx';
+import { deletion, itemsOf, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { Access } from './access.tsx';
 import { Commands } from './commands.tsx';
@@ -16,47 +17,51 @@ import { Firmware } from './firmware.tsx';
 import { Live } from './live.tsx';
 import { Overview } from './overview.tsx';
 import { History, Log, Refusals } from './records.tsx';
-import { readDevice } from './row.ts';
+import { type DeviceRow, readDevice } from './row.ts';
 import { Series } from './series.tsx';
 import { Support } from './support.tsx';
 import { Where } from './where.tsx';
 
 const words = texts.device;
 
+/** Parts that stand together in one tab. */
+const groups: Record<string, readonly string[]> = { log: ['log', 'refusals', 'history'], fields: ['fields', 'access'] };
+
 export function Device({ id, tab }: { id: string; tab: string }) {
-  const [, navigate] = useLocation();
-  const [deleting, setDeleting] = useState(false);
   const { data: device, error, reload } = useLoad(() => readDevice(id), [id], 10_000);
+  const { start, notes, dialog } = useVerbs(reload);
+  const from = useCameFrom(`/devices/${id}`, '/devices');
   if (!device) return <Waiting title={words.one} error={error} trash="" />;
-  const remove = async () => {
-    const { device: trashed } = await unwrap(
-      api.DELETE('/api/v1/devices/{id}', { params: { path: { id }, header: { etag: device.version } } }),
-    );
-    navigate('/devices');
-    toast(words.deleted(device.serialNumber), () =>
-      unwrap(
-        api.POST('/api/v1/trash/devices/{id}/recover', { params: { path: { id }, header: { etag: trashed.version } } }),
-      ),
-    );
-  };
-  const tabs = Object.entries(words.tabs).filter(
+  const parts = Object.entries(words.tabs).filter(
     ([name]) =>
       (name !== 'history' || can('read', 'auditRecord') || can('read', 'supportRequest')) &&
       (name !== 'commands' || can('read', 'command')),
   );
+  const of = { ...device, name: device.serialNumber };
   return (
     <Page
       title={device.serialNumber}
-      part={tab === '' ? undefined : tabs.find(([name]) => name === tab)?.[1]}
+      part={tab === '' ? undefined : parts.find(([name]) => name === tab)?.[1]}
       actions={
-        can('delete', 'device') && (
-          <button type="button" class="danger" onClick={() => setDeleting(true)}>
-            {texts.delete}
-          </button>
-        )
+        <>
+          <VerbButtons verbs={verbsOf(device)} start={start} />
+          <Menu
+            label={words.more}
+            items={itemsOf(
+              [
+                can('delete', 'device') &&
+                  deletion('device', of, words, from.startsWith('/devices?') ? from : '/devices'),
+              ],
+              start,
+            )}
+          />
+        </>
       }
     >
       <p class="row">
+        <Link class="small" href={from} onClick={goesBack}>
+          {words.back}
+        </Link>
         <Badge
           kind={device.connected ? 'good' : undefined}
           text={device.connected ? texts.online : texts.offlineShort}
@@ -64,7 +69,8 @@ export function Device({ id, tab }: { id: string; tab: string }) {
         <Badge text={texts.devices.states[device.provisioningState] ?? device.provisioningState} />
         <Where device={device} />
       </p>
-      <Tabs base={`/devices/${id}`} current={tab} tabs={tabs} />
+      {notes}
+      <Parts base={`/devices/${id}`} tab={tab} parts={parts} />
       {tab === '' && <Overview device={device} />}
       {tab === 'live' && <Live device={device} />}
       {tab === 'series' && <Series device={device} />}
@@ -76,15 +82,53 @@ export function Device({ id, tab }: { id: string; tab: string }) {
       {tab === 'firmware' && <Firmware device={device} />}
       {tab === 'history' && can('read', 'supportRequest') && <Support id={id} />}
       {tab === 'history' && can('read', 'auditRecord') && <History id={id} accountId={accountId.value} />}
-      {deleting && (
-        <Confirm
-          title={words.deleteTitle(device.serialNumber)}
-          says={words.deleteSays}
-          verb={texts.delete}
-          run={remove}
-          onClose={() => setDeleting(false)}
+      {dialog}
+    </Page>
+  );
+}
+
+function verbsOf(device: DeviceRow): Verbs {
+  const to = (tab: string) => async () => ({ said: '', to: `/devices/${device.id}/${tab}` });
+  return [
+    can('create', 'command') && { text: words.command, run: to('commands') },
+    { text: words.updateVerb, run: to('firmware') },
+    can('update', 'device') && {
+      text: texts.move,
+      form: {
+        title: texts.organizations.moveOf(device.serialNumber),
+        verb: texts.move,
+        values: device,
+        fields: () => [
+          words.moveSays,
+          { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
+        ],
+        save: async ({ organizationId = null }: { organizationId?: string | null } & Values) => {
+          await change('device', device, { organizationId });
+          return { said: texts.organizations.moved(device.serialNumber) };
+        },
+      },
+    },
+  ];
+}
+
+/** The tabs, and below them the parts of a tab that has several. */
+function Parts({ base, tab, parts }: { base: string; tab: string; parts: readonly (readonly [string, string])[] }) {
+  const [group = tab, members = []] = Object.entries(groups).find(([, names]) => names.includes(tab)) ?? [];
+  const inside = Object.values(groups).flat();
+  const tabs = parts
+    .filter(([name]) => name in groups || !inside.includes(name))
+    .map(([name, label]) => [name, words.groups[name] ?? label] as const);
+  return (
+    <>
+      <Tabs base={base} current={group} tabs={tabs} />
+      {members.length > 0 && (
+        <Tabs
+          label={words.groups[group]}
+          base={base}
+          current={tab}
+          tabs={parts.filter(([name]) => members.includes(name))}
         />
       )}
-    </Page>
+    </>
   );
 }

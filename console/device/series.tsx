@@ -2,6 +2,7 @@
 import { useEffect, useMemo, useRef } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
+import { browserStore } from '../app/stores.ts';
 import { Chart } from '../parts/chart.tsx';
 import { ErrorNote, Select } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -26,18 +27,29 @@ const maxDevices = 5;
 const liveEvery = 2000;
 const againEvery = 30_000;
 
-/** What the address says is shown. */
+/** What was looked at last, in this browser: another device may have the same channel. */
+const lastKey = 'slipway-chart';
+const kept = ['channel', 'range', 'value'];
+/** Channels among which the first one with points is looked for. */
+const maxLookedAt = 20;
+
+/** What the address says is shown, else what was looked at last. */
 function useShown() {
-  const [search, setSearch] = useSearchParams();
-  const set = (values: Record<string, string>) =>
+  const [asked, setSearch] = useSearchParams();
+  const last = useMemo(() => new URLSearchParams(browserStore.get(lastKey) ?? ''), []);
+  const search = kept.some((name) => asked.has(name)) ? asked : new URLSearchParams([...last, ...asked]);
+  const set = (values: Record<string, string>) => {
+    const changed = kept.flatMap((name) => [[name, values[name] ?? search.get(name) ?? '']]).filter(([, text]) => text);
+    browserStore.set(lastKey, String(new URLSearchParams(changed)));
     setSearch(
       (before) => {
-        for (const [name, value] of Object.entries(values))
+        for (const [name, value] of [...search, ...Object.entries(values)])
           value === '' ? before.delete(name) : before.set(name, value);
         return before;
       },
       { replace: true },
     );
+  };
   const range = (search.get('range') ?? '24h') as RangeName;
   const [from, to] = [Number(search.get('from')), Number(search.get('to'))];
   return {
@@ -51,6 +63,17 @@ function useShown() {
       .filter(Boolean)
       .slice(0, maxDevices - 1),
   };
+}
+
+/** The first channel that has points, or the first. */
+async function firstWithPoints(topics: readonly { channel: string; topic: string }[], signal: AbortSignal) {
+  const has = async ({ topic }: { topic: string }) => {
+    const params = { path: { topic: `${topic}/latest` }, query: { pageSize: 1 } };
+    const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params, signal }));
+    return typeof answer !== 'string' && answer.result.length > 0;
+  };
+  const found = await Promise.all(topics.slice(0, maxLookedAt).map(has));
+  return topics[Math.max(0, found.indexOf(true))]?.channel ?? '';
 }
 
 /** Reads again soon after a message. */
@@ -81,7 +104,13 @@ export function Series({ device }: { device: DeviceRow }) {
     [device.id],
   );
   const stored = connectivity?.connectivity.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
-  const chosen = stored?.find((one) => one.channel === channel) ?? stored?.[0];
+  const asked = stored?.find((one) => one.channel === channel);
+  const isOpen = stored !== undefined && !asked && stored.length > 1;
+  const { data: first } = useLoad(
+    async (signal) => (isOpen ? firstWithPoints(stored, signal) : undefined),
+    [isOpen, device.id],
+  );
+  const chosen = asked ?? (isOpen ? stored.find((one) => one.channel === first) : stored?.[0]);
   const categories: readonly Category[] = chosen?.categories ?? [];
   const ids = [device.id, ...others.filter((id) => id !== device.id)];
   const topics = chosen ? ids.map((id) => chosen.topic.replace(device.id, id)) : [];
@@ -96,7 +125,7 @@ export function Series({ device }: { device: DeviceRow }) {
   );
   useMessages(topics, zoom === undefined, reload);
   const [askedFrom, askedTo] = zoom ?? [data?.from ?? 0, data?.to ?? 0];
-  const asked = { from: askedFrom / 1000, to: askedTo / 1000 };
+  const span = { from: askedFrom / 1000, to: askedTo / 1000 };
   const zoomTo = ({ from, to }: Span) =>
     set({ from: String(Math.round(from * 1000)), to: String(Math.round(to * 1000)) });
   const names = ids.map((id) => (id === device.id ? device.serialNumber : (nameOf('device', id) ?? '…')));
@@ -111,7 +140,7 @@ export function Series({ device }: { device: DeviceRow }) {
   );
   // Until the channels are known, nothing is asked for and nothing is found.
   const hasAsked = data !== undefined && (data.devices.length > 0 || topics.length === 0);
-  const isWaiting = !stored || (!hasAsked && !error);
+  const isWaiting = !stored || (isOpen && !chosen) || (!hasAsked && !error);
   const isEmpty = charts.every(({ lines }) => lines.every(({ readings }) => readings.length === 0));
   return (
     <section class="panel">
@@ -165,7 +194,7 @@ export function Series({ device }: { device: DeviceRow }) {
         </ul>
       )}
       <Range
-        span={asked}
+        span={span}
         of={zoom?.join() ?? range}
         onSpan={zoomTo}
         onWhole={zoom && (() => set({ from: '', to: '' }))}
@@ -183,7 +212,7 @@ export function Series({ device }: { device: DeviceRow }) {
               {...chart}
               from={(data?.from ?? 0) / 1000}
               to={(data?.to ?? 0) / 1000}
-              asked={asked}
+              asked={span}
               bucket={bucketOf((data?.to ?? 0) - (data?.from ?? 0))[0]}
               onZoom={(from, to) => zoomTo({ from, to })}
             />

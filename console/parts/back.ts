@@ -1,5 +1,5 @@
 /** Back finds a page as it was left: where it was scrolled to, and the row from which something was opened. */
-import { useEffect, useRef } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useLocation, useSearch } from 'wouter-preact';
 
 interface Left {
@@ -16,6 +16,8 @@ const patience = 10_000;
 const own = ['keydown', 'pointerdown', 'wheel', 'touchmove'] as const;
 
 const left = new Map<string, Left>();
+/** The page before this one. */
+let leftLast: string | undefined;
 let isBack = performance.getEntriesByType('navigation').some((one) => 'type' in one && one.type === 'back_forward');
 let pressed: Element | null = null;
 addEventListener('popstate', () => {
@@ -56,12 +58,28 @@ export function useBack(): void {
     const end = before && restore(before);
     return () => {
       end?.();
+      leftLast = address.current;
       left.delete(address.current);
       left.set(address.current, leftNow());
       for (const oldest of left.keys()) if (left.size > maxLeft) left.delete(oldest);
     };
   }, []);
 }
+
+/** The page from which something was opened whose pages are below `own`; `otherwise` where that is not known. */
+export function useCameFrom(own: string, otherwise: string): string {
+  const [from, setFrom] = useState(otherwise);
+  useEffect(() => {
+    if (leftLast !== undefined && !leftLast.startsWith(own)) setFrom(leftLast);
+  }, [own]);
+  return from;
+}
+
+/** For a link that leads back: the page is shown as it was left. */
+export const goesBack = () =>
+  queueMicrotask(() => {
+    isBack = true;
+  });
 
 /** @returns how to end it. */
 function restore({ scrolled, pressed }: Left): () => void {

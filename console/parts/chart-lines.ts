@@ -58,6 +58,41 @@ export function shownAt(values: readonly (number | null | undefined)[], at: numb
   return null;
 }
 
+/** Where a pointer is: the place of the nearest time, its own time, and how far away a point may be of which it tells; in seconds. */
+export interface Pointer {
+  at: number;
+  time: number;
+  near: number;
+}
+
+/** The place of the point that a line shows under a pointer; null where the line is not drawn and no point is near. */
+export function pointedAt(
+  { times, values }: Plotted,
+  line: number,
+  { at, time, near }: Pointer,
+  isState: boolean,
+): number | null {
+  const of = values[line] ?? [];
+  const timeAt = (place: number) => times[place] ?? Number.NaN;
+  // A gap begins there.
+  if (of[at] === null) return null;
+  // A state lasts from its point on: the next one is not yet.
+  if (isState) return shownAt(of, timeAt(at) > time + near / 4 ? at - 1 : at, true);
+  const known = (from: number, step: number) => {
+    let place = from;
+    while (place in of && of[place] === undefined) place += step;
+    return typeof of[place] === 'number' ? place : null;
+  };
+  const next = timeAt(at) < time ? at + 1 : at;
+  const [before, after] = [known(next - 1, -1), known(next, 1)];
+  const isDrawn = before !== null && after !== null;
+  const [nearest = null] = [before, after]
+    .filter((place) => place !== null)
+    .filter((place) => isDrawn || Math.abs(timeAt(place) - time) <= near)
+    .sort((a, b) => Math.abs(timeAt(a) - time) - Math.abs(timeAt(b) - time));
+  return nearest;
+}
+
 /** All lines as a file: a row for each point. */
 export function csvOf(category: string, lines: readonly Line[]): string {
   const rows = lines.flatMap(({ name, readings }) => {

@@ -3,7 +3,7 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import type UPlot from 'uplot';
 import { texts } from '../texts.ts';
 import { Boundary, useFile } from './boundary.tsx';
-import { csvOf, type Line, type Plotted, plot, shownAt } from './chart-lines.ts';
+import { csvOf, type Line, type Plotted, type Pointer, plot, pointedAt, shownAt } from './chart-lines.ts';
 import { download, downloadCsv } from './download.ts';
 import { followFingers } from './fingers.ts';
 import { colourOf, optionsOf, type Shown } from './plot.ts';
@@ -57,7 +57,8 @@ export function Chart(props: ChartProps) {
 function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }: ChartProps) {
   const place = useRef<HTMLDivElement>(null);
   const [isDrawn, setDrawn] = useState(false);
-  const [at, setAt] = useState<number | null>(null);
+  const [pointer, setPointer] = useState<Pointer | null>(null);
+  const at = pointer?.at ?? null;
   /** What the arrow keys have come to: of what changes by itself nothing is announced. */
   const [said, setSaid] = useState<string>();
   const scheme = useScheme();
@@ -65,7 +66,7 @@ function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }:
   const latest = useRef({ plotted, from, to, onZoom });
   latest.current = { plotted, from, to, onZoom };
   const form = [scheme, isState, unit, lines.length, plotted.levels?.join('\n')].join(' ');
-  const chart = useDrawing(place, form, { latest, isState, onAt: setAt, onDrawn: () => setDrawn(true) });
+  const chart = useDrawing(place, form, { latest, isState, onAt: setPointer, onDrawn: () => setDrawn(true) });
   useEffect(() => chart.current?.setData(dataOf(plotted)), [plotted, from, to]);
   const move = (event: KeyboardEvent) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -82,7 +83,8 @@ function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }:
     const last = plotted.times.length - 1;
     const next = Math.min(last, Math.max(0, (at ?? (step < 0 ? last + 1 : -1)) + step));
     chart.current.setCursor({ left: chart.current.valToPos(plotted.times[next] ?? 0, 'x'), top: 10 });
-    const { time, values } = shownOf({ plotted, lines, unit, isState, at: next });
+    const pointed = { at: next, time: plotted.times[next] ?? 0, near: 0 };
+    const { time, values } = shownOf({ plotted, lines, unit, isState, pointer: pointed });
     setSaid([time, ...values.map(({ name, text }) => `${name} ${text}`)].join(', '));
   };
   const files = `${title} ${new Date(to * 1000).toISOString().slice(0, 16).replace(':', '-')}`;
@@ -111,7 +113,7 @@ function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }:
           </button>
         </span>
       </div>
-      <Readout {...{ plotted, lines, unit, isState, at }} />
+      <Readout {...{ plotted, lines, unit, isState, pointer }} />
       <p class="hidden" role="status">
         {said}
       </p>
@@ -133,7 +135,7 @@ function useDrawing(
     isState,
     onAt,
     onDrawn,
-  }: { latest: { current: Shown }; isState: boolean; onAt: (at: number | null) => void; onDrawn: () => void },
+  }: { latest: { current: Shown }; isState: boolean; onAt: (at: Pointer | null) => void; onDrawn: () => void },
 ): { current: UPlot | undefined } {
   const chart = useRef<UPlot>();
   const Plot = useFile(() => import('uplot'))?.default;
@@ -173,19 +175,23 @@ function spanByKey({ key, shiftKey }: KeyboardEvent, span: Span, around: number 
 
 const dataOf = ({ times, values }: Plotted) => [times, ...values] as UPlot.AlignedData;
 
-type Pointed = { plotted: Plotted; at: number | null } & Pick<ChartProps, 'lines' | 'unit' | 'isState'>;
+type Pointed = { plotted: Plotted; pointer: Pointer | null } & Pick<ChartProps, 'lines' | 'unit' | 'isState'>;
 
-/** The time and the values under the pointer; without one, the last ones. */
-function shownOf({ plotted: { times, values, levels }, lines, unit, isState, at }: Pointed) {
-  const place = Math.min(at ?? times.length - 1, times.length - 1);
-  const time = times[place];
+/** The values under the pointer and the time of the nearest; without a pointer, the last ones. */
+function shownOf({ plotted, lines, unit, isState, pointer }: Pointed) {
+  const { times, values, levels } = plotted;
+  const last = times.length - 1;
+  const places = lines.map((_, line) =>
+    // Without a pointer each line shows its own last value.
+    pointer ? pointedAt(plotted, line, pointer, isState) : shownAt(values[line] ?? [], last, true),
+  );
+  const away = (place: number) => Math.abs((times[place] ?? 0) - (pointer?.time ?? 0));
+  const [nearest] = places.filter((place) => place !== null).sort((a, b) => away(a) - away(b));
+  const time = pointer ? (times[nearest ?? -1] ?? pointer.time) : times[last];
   return {
     time: time === undefined ? '–' : wholeTimes.format(time * 1000),
     values: lines.map(({ name }, line) => {
-      const of = values[line] ?? [];
-      // Without a pointer each line shows its own last value.
-      const shown = shownAt(of, place, isState || at === null);
-      const value = shown === null ? undefined : of[shown];
+      const value = values[line]?.[places[line] ?? -1];
       if (typeof value !== 'number') return { name, text: '–' };
       return { name, text: levels ? levels[value] : `${numbers.format(value)} ${unit}`.trim() };
     }),

@@ -140,10 +140,12 @@ function Calls({ onClose }: { onClose: () => void }) {
 
 /** Parts of a page that have an address each. */
 export function Tabs({
+  label = texts.parts,
   base,
   current,
   tabs,
 }: {
+  label?: string | undefined;
   base: string;
   current: string;
   tabs: readonly (readonly [string, string])[];
@@ -154,7 +156,7 @@ export function Tabs({
     nav.current?.querySelector('[aria-current]')?.scrollIntoView({ inline: 'center', block: 'nearest' });
   }, [current]);
   return (
-    <nav class="tabs" aria-label={texts.parts} ref={nav}>
+    <nav class="tabs" aria-label={label} ref={nav}>
       {tabs.map(([name, label]) => (
         <Link
           key={name}

@@ -1,6 +1,6 @@
 /** How uPlot draws: our colours, local times, steps, and what it tells. */
 import type Plot from 'uplot';
-import { type Plotted, shownAt } from './chart-lines.ts';
+import { type Plotted, type Pointer, shownAt } from './chart-lines.ts';
 import type { Span } from './span.ts';
 import { dashes } from './swatch.tsx';
 import { numbersApart, shortTimes } from './times.ts';
@@ -11,6 +11,8 @@ const letter = 0.47;
 /** Pixels that must be dragged for a part to be chosen. */
 const leastDrag = 8;
 const maxLevel = 16;
+/** Pixels from the pointer to a point of which it tells where no line is drawn. */
+const nearby = 16;
 
 export interface Shown extends Span {
   plotted: Plotted;
@@ -39,7 +41,7 @@ export function optionsOf(
     latest: Shown;
     now: () => Shown;
     isState: boolean;
-    onAt: (at: number | null) => void;
+    onAt: (at: Pointer | null) => void;
     onDrawn: () => void;
   },
 ): Plot.Options {
@@ -94,7 +96,12 @@ export function optionsOf(
     hooks: {
       draw: [onDrawn],
       setCursor: [
-        (chart) => onAt(chart.cursor.left !== undefined && chart.cursor.left >= 0 ? (chart.cursor.idx ?? null) : null),
+        (chart) => {
+          const { left = -1, idx } = chart.cursor;
+          if (left < 0 || idx === null || idx === undefined) return onAt(null);
+          const time = chart.posToVal(left, 'x');
+          onAt({ at: idx, time, near: Math.abs(chart.posToVal(left + nearby, 'x') - time) });
+        },
       ],
       setSelect: [
         (chart) => {

@@ -108,6 +108,51 @@ t.test('a chart names its value, unit and time under the pointer, and by the arr
   t.strictSame(errors, []);
 });
 
+t.test('where no point is, the label has the time under the pointer and no value', async (t) => {
+  const day = 24 * 60;
+  const points = [3, 2, 1].map((days): [number, number] => [days * day, days]);
+  const { device } = await deviceWith('CHART-FAR', { temperature: points });
+  const { page } = await openAs(t, browser, service, `devices/${device.id}/series?range=30d`);
+  await drawn(page);
+  const box = await page.locator('.u-over').boundingBox();
+  if (!box) throw new Error('the chart is not there');
+  const readout = page.locator('.readout');
+  const dayOf = (ago: number) => String(new Date(now - ago * day * minute).getDate());
+  await page.mouse.move(box.x + (box.width * 10) / 30, box.y + 20);
+  await readout.getByText('–').waitFor();
+  t.match(await readout.locator('time').textContent(), new RegExp(`^(${dayOf(20)}|${dayOf(19)}|${dayOf(21)}) `));
+  await page.mouse.move(box.x + (box.width * 28) / 30, box.y + 20);
+  await readout.getByText('2 °C').waitFor();
+  t.match(await readout.locator('time').textContent(), new RegExp(`^${dayOf(2)} `));
+});
+
+t.test('charts open on what was looked at last, else on the first channel that has points', async (t) => {
+  const template = await service.template({ channels: ['empty', 'first', 'second'] });
+  const make = async (serialNumber: string, channels: string[]) => {
+    const { device } = await service.device({ serialNumber, deviceTemplateId: template.id });
+    for (const channel of channels)
+      await service.ok('POST', `/api/v4/data/${service.topic(device.id, channel)}`, {
+        headers: { 'content-type': 'text/csv' },
+        body: ',x,1,',
+      });
+    return `devices/${device.id}/series`;
+  };
+  const one = await make('CHART-OPEN-1', ['first', 'second']);
+  const two = await make('CHART-OPEN-2', ['first', 'second']);
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, `/console/${one}`);
+  await drawn(page);
+  const channel = page.getByLabel('Channel');
+  t.equal(await channel.inputValue(), 'first');
+  await channel.selectOption('second');
+  await page.getByLabel('Range').selectOption('7d');
+  await page.goto(`/console/${two}`);
+  await drawn(page);
+  t.equal(await channel.inputValue(), 'second');
+  t.equal(await page.getByLabel('Range').inputValue(), '7d');
+  t.strictSame(errors, []);
+});
+
 t.test('a part is chosen by dragging, shown finer, kept in the address, and left again', async (t) => {
   const points = Array.from({ length: 300 }, (_, n): [number, number] => [n + 1, n]);
   const { device } = await deviceWith('CHART-2', { temperature: points });

@@ -78,7 +78,8 @@ t.test('a device that somebody else has changed shows both versions', async (t) 
 t.test('a deleted device is in the trash and is recovered from there', async (t) => {
   const { device } = await service.device({ serialNumber: 'SN-TRASH' });
   const { page } = await openAs(t, browser, service, `devices/${device.id}`);
-  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
   t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);

@@ -165,7 +165,7 @@ t.test('live messages are the newest 200, and however many come, the page does n
   const fill = async (count: number) => {
     await send(count);
     // The page is drawn anew as a whole.
-    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('button', { name: 'Move', exact: true }).click();
     await page.keyboard.press('Escape');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
   };
@@ -263,6 +263,35 @@ t.test('where the browser has no locks, each tab that is looked at has a stream 
   await look(one.page, true);
   await streams(1);
   await two.hears();
+});
+
+t.test('a device has the actions that people use at its head, seven tabs, and the way back', async (t) => {
+  const [from, to] = [
+    await service.organization({ name: 'Moved from' }),
+    await service.organization({ name: 'Moved to' }),
+  ];
+  const { device } = await service.device({ serialNumber: 'HEAD-1', organizationId: from.id });
+  const { page, errors } = await openAs(t, browser, service, 'devices?q=HEAD');
+  await page.getByRole('link', { name: 'HEAD-1' }).click();
+  const button = (name: string) => page.getByRole('button', { name, exact: true });
+  await button('Command').click();
+  await page.getByRole('heading', { name: 'Send a command' }).waitFor();
+  await button('Update').click();
+  await page.waitForURL(/\/firmware$/);
+  t.equal(await page.getByRole('navigation', { name: 'Parts' }).getByRole('link').count(), 7);
+  await page.getByRole('link', { name: 'Log', exact: true }).click();
+  await page.getByRole('navigation', { name: 'Log' }).getByRole('link', { name: 'Refusals' }).click();
+  await page.waitForURL(/\/refusals$/);
+  await button('Move').click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Organization').selectOption({ label: 'Moved to' });
+  await dialog.getByRole('button', { name: 'Move', exact: true }).click();
+  await page.getByText('HEAD-1 was moved.').waitFor();
+  t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.organizationId, to.id);
+  await page.getByRole('link', { name: 'Back' }).click();
+  await page.waitForURL(/devices\?q=HEAD$/);
+  await page.getByRole('link', { name: 'HEAD-1' }).waitFor();
+  t.strictSame(errors, []);
 });
 
 t.end();

@@ -107,7 +107,8 @@ t.test('a name that is written from right to left does not turn what stands besi
   // A title, a question, and what is said of it then.
   const device = places.find((place) => /^devices\/[^/]+$/.test(place)) ?? '';
   await go(page, device);
-  await page.getByRole('button', { name: 'Delete', exact: true }).click();
+  await page.getByRole('button', { name: 'More', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Delete' }).click();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a dialog');
   t.match(await page.title(), /^\u2068\u202e.*\u2069 · My company · Slipway$/);
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
@@ -119,7 +120,7 @@ t.test('a name that is written from right to left does not turn what stands besi
 t.test('in the colours of the person the open tab and the open place are told from the others', async (t) => {
   const service = await startService(t);
   const { device } = await service.device();
-  const { page } = await openAs(t, browser, service, `devices/${device.id}/log`);
+  const { page } = await openAs(t, browser, service, `devices/${device.id}/live`);
   type Look = { ground: string; text: string; line: string; isOpen: boolean };
   const looksOf = (links: string) =>
     page.evaluate(`[...document.querySelectorAll('${links}')].map((one) => {

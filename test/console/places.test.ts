@@ -122,6 +122,7 @@ t.test(
     await page.getByRole('row', { name: /readings humidity 63/ }).waitFor();
     await page.getByRole('button', { name: /^The message on readings at / }).click();
     await page.locator('.messages').getByText(',humidity,63,').waitFor();
+    await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await page.getByRole('link', { name: 'Access', exact: true }).click();
     await press(page, 'Make a code');
     await page.getByRole('dialog').getByRole('button', { name: 'Make a code' }).click();
@@ -323,6 +324,11 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
     await press(page, label);
     if (isAsked) await inDialog(page, 'Delete');
   };
+  const byMore = async () => {
+    await press(page, 'More');
+    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await inDialog(page, 'Delete');
+  };
   const kinds: [place: string, name: string, remove: () => Promise<void>, link: string, list?: string][] = [
     [`products/${product}`, 'gone-channel', byMenu('gone-channel', false), 'channels'],
     [`products/${product}`, 'gone-field', byMenu('gone-field', false), 'custom fields'],
@@ -332,7 +338,7 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
     ['people', 'Gone guest', byMenu('gone.guest@example.com', true), 'people'],
     ['people/roles', 'Gone role', byMenu('Gone role', true), 'roles'],
     [`enrollment/groups/${group.id}`, 'Gone group', byButton('Delete', false), 'enrollment groups', 'enrollment'],
-    [`devices/${device.id}`, 'GONE-1', byButton('Delete', true), 'devices', 'devices?q=GONE-'],
+    [`devices/${device.id}`, 'GONE-1', byMore, 'devices', 'devices?q=GONE-'],
   ];
   for (const [place, name, remove, link, list = place] of kinds)
     await t.test(link, async () => {

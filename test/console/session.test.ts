@@ -393,7 +393,7 @@ t.test(
     const version = page.getByLabel('Firmware version');
     await page.getByRole('link', { name: 'Log', exact: true }).click();
     await page.waitForURL(/log$/);
-    await page.getByRole('link', { name: 'Fields', exact: true }).click();
+    await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await version.fill('9.9');
     const leaves = [
       () => page.getByRole('link', { name: 'Log', exact: true }).click(),
@@ -424,7 +424,7 @@ t.test(
     await page.getByText('Saved.').waitFor();
     await page.getByRole('link', { name: 'Log', exact: true }).click();
     await page.waitForURL(/log$/);
-    await page.getByRole('link', { name: 'Fields', exact: true }).click();
+    await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await version.fill('9.10');
     await page.goBack();
     await answer('Discard changes');

@@ -61,6 +61,7 @@ t.test('a command shows its states as the device reports them, and one that wait
   await reply({ status: 'succeeded', result: 'it is done' });
   await state(page, 'Succeeded');
   await state(page, 'it is done');
+  await page.getByRole('link', { name: 'Log', exact: true }).click();
   await page.getByRole('link', { name: 'History', exact: true }).click();
   await page.getByRole('row', { name: /sent the command “second” to/ }).waitFor();
   await page.getByRole('row', { name: /cancelled the command “first” of/ }).waitFor();
