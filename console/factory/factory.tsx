@@ -5,7 +5,7 @@ import { api, unwrap } from '../app/api.ts';
 import { type Entity, pageSize, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { Progress, readJob } from '../devices/bulk.tsx';
-import { Import } from '../devices/files.tsx';
+import { Import } from '../devices/import.tsx';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import { Listing } from '../parts/lists/listing.tsx';

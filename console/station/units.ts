@@ -4,8 +4,8 @@ import { asObject } from '../../src/factory/results/unit-object.ts';
 import { send } from '../app/acting.ts';
 import { api, rawBody, unwrap } from '../app/api.ts';
 import { finishJob } from '../devices/bulk.tsx';
+import { unzip } from '../parts/unzip.ts';
 import { texts } from '../texts.ts';
-import { unzipOnly } from './unzip.ts';
 
 export const formats = ['esp-nvs-csv', 'env', 'c-header', 'json'] as const;
 export type Format = (typeof formats)[number];
@@ -15,6 +15,9 @@ export interface Unit {
   serialNumber: string;
   deviceId: string;
 }
+
+/** Of the files of one unit. */
+const maxUnitBytes = 16 * 1024 * 1024;
 
 export interface FlashFile {
   name: string;
@@ -41,8 +44,10 @@ export async function makeUnit(serialNumber: string): Promise<Unit> {
 
 async function readOnly(path: string) {
   const response = await send(new Request(path));
-  if (response.ok) return unzipOnly(await response.arrayBuffer());
-  throw await refusalOf(response);
+  if (!response.ok) throw await refusalOf(response);
+  const [file] = await unzip(await response.arrayBuffer(), { maxBytes: maxUnitBytes });
+  if (!file) throw new Error(texts.failed);
+  return { name: file[0], content: file[1] };
 }
 
 async function refusalOf(response: Response): Promise<Error> {

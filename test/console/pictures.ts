@@ -21,6 +21,18 @@ async function press(page: Page, ...names: string[]): Promise<void> {
   for (const name of names) await page.getByRole('button', { name, exact: true }).first().click();
 }
 
+/** An import whose columns can be chosen. */
+async function mapColumns(page: Page): Promise<void> {
+  await press(page, 'Import CSV or Excel');
+  const rows = Array.from(
+    { length: 14 },
+    (_, at) => `PU-${1000 + at};Pumpe ${at};${at === 3 ? 'Nord' : 52 + at / 10};offen`,
+  );
+  await page.getByLabel('Or paste rows').fill(['Seriennummer;Name;Breite;Notiz', 'RS-0001;da;;', ...rows].join('\n'));
+  await press(page, 'Continue');
+  await page.getByLabel('Breite is').selectOption('Latitude');
+}
+
 /** The pictures: a name, an address, and what is done there. */
 function picturesOf(ids: Record<string, string>): [string, string, ((page: Page) => Promise<void>)?][] {
   const device = `devices/${ids.device}`;
@@ -34,7 +46,17 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['devices-filtered', 'devices?q=RS-00'],
     ['devices-none', 'devices?q=nothing'],
     ['devices-new', 'devices', (page) => press(page, 'New device')],
-    ['devices-import', 'devices', (page) => press(page, 'Import CSV')],
+    ['devices-import', 'devices', (page) => press(page, 'Import CSV or Excel')],
+    ['devices-import-columns', 'devices', (page) => mapColumns(page)],
+    [
+      'devices-import-rows',
+      'devices',
+      async (page) => {
+        await mapColumns(page);
+        await press(page, 'Check');
+        await page.getByText('will be made').waitFor();
+      },
+    ],
     ['devices-move', 'devices?q=RS-00', (page) => press(page, 'Move to …')],
     ['device', device],
     ...tabs.map((tab): [string, string] => [`device-${tab}`, `${device}/${tab}`]),

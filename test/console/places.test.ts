@@ -34,14 +34,21 @@ t.test('a forgotten password is asked for by email, from the page to sign in', a
 
 t.test('devices are imported, sorted, chosen, exported, deleted, and restored by Undo', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'devices');
-  await press(page, 'Import CSV');
+  await press(page, 'Import CSV or Excel');
   await page.getByLabel('Or paste rows').fill('serialNumber,name\nCSV-1,one\n=CSV-2,two\nCSV-3,three');
-  await inDialog(page, 'Import CSV');
+  await inDialog(page, 'Continue');
+  await inDialog(page, 'Check');
+  await page.getByText('3 devices will be made. 0 are there already, 0 cannot be made.').waitFor();
+  await inDialog(page, 'Make 3 devices');
   await page.getByText('3 done, 0 failed.').waitFor();
-  await press(page, 'Import CSV');
+  await press(page, 'Import CSV or Excel');
   await page.getByLabel('Or paste rows').fill('serialNumber\nCSV-1');
-  await inDialog(page, 'Import CSV');
-  await page.getByText('0 done, 0 failed, 1 skipped.').waitFor();
+  await inDialog(page, 'Continue');
+  await inDialog(page, 'Check');
+  await page.getByText('0 devices will be made. 1 are there already, 0 cannot be made.').waitFor();
+  await page.getByRole('row', { name: /CSV-1 There already .*Another device of the template/ }).waitFor();
+  t.equal(await page.getByRole('button', { name: /^Make/ }).count(), 0, 'nothing is to be made');
+  await page.keyboard.press('Escape');
   await page.getByLabel('Search').fill('csv-');
   await page.getByText('3 match the filters').waitFor();
   await press(page, 'Serial number ↑');
@@ -72,7 +79,7 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await page.getByText('3 match the filters').waitFor();
   t.match(page.url(), /q=csv-/, 'Back leads to the same filters');
   await go(page, 'factory');
-  await page.getByRole('row', { name: /Ended, nothing done 0 of 1, 0 failed, 1 skipped/ }).waitFor();
+  await page.getByRole('row', { name: /dry run\) Ended, nothing done 0 of 1, 0 failed, 1 skipped/ }).waitFor();
   t.strictSame(errors, []);
 });
 
@@ -80,21 +87,19 @@ t.test('a CSV file that is not UTF-8 makes nothing, unless it is read as Windows
   const { page, errors } = await openAs(t, browser, service, 'devices');
   const choose = (...bytes: Buffer[]) =>
     page
-      .getByLabel('CSV file')
+      .getByLabel('Excel or CSV file')
       .setInputFiles({ name: 'units.csv', mimeType: 'text/csv', buffer: Buffer.concat(bytes) });
   const named = async () => {
     const of = `accountId=${service.accountId}&serialNumber=T-0001`;
     const { devices } = await service.ok('GET', `/api/v1/devices?${of}`);
     return devices.results.map(({ serialNumber, name }) => [serialNumber, name]);
   };
-  await press(page, 'Import CSV');
+  await press(page, 'Import CSV or Excel');
   await choose(Buffer.from([0xff, 0xfe]), Buffer.from('serialNumber\nGERÄT-0001\n', 'utf16le'));
-  await inDialog(page, 'Import CSV');
   await page.getByRole('alert').getByText('The file is not UTF-8.').waitFor();
   t.equal(await page.getByLabel('Read it as Windows-1252').count(), 0, 'UTF-16 is not Windows-1252 either');
   const windows = Buffer.from('serialNumber,name\r\nGERÄT-0001,Große Pumpe\r\n', 'latin1');
   await choose(windows);
-  await inDialog(page, 'Import CSV');
   await page.getByLabel('Read it as Windows-1252. It then has this line: GERÄT-0001,Große Pumpe').waitFor();
   await page.getByRole('alert').getByText('The file is not UTF-8.').waitFor();
   t.same(await named(), [], 'nothing was made');
@@ -102,7 +107,9 @@ t.test('a CSV file that is not UTF-8 makes nothing, unless it is read as Windows
   const refused = await service.http('POST', `/api/v1/provisioning/jobs?accountId=${service.accountId}`, body);
   t.match(refused, { status: 400, body: { error: { details: [{ path: 'body', message: 'must be UTF-8' }] } } });
   await page.getByLabel('Read it as Windows-1252').check();
-  await inDialog(page, 'Import CSV');
+  await inDialog(page, 'Continue');
+  await inDialog(page, 'Check');
+  await inDialog(page, 'Make 1 device');
   await page.getByText('1 done, 0 failed.').waitFor();
   t.same(await named(), [['GERÄT-0001', 'Große Pumpe']]);
   t.strictSame(errors, []);
