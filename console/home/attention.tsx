@@ -1,4 +1,4 @@
-/** What needs somebody: a sentence, a count, and the list of what it is about. */
+/** What needs somebody: a count, a sentence, and what to do about it, which the whole row leads to. */
 import { Link } from 'wouter-preact';
 import { CloseSupport } from '../parts/close-support.tsx';
 import { Icon } from '../parts/icons.tsx';
@@ -56,7 +56,9 @@ export function Attention({ rows, onChanged }: { rows: readonly Row[]; onChanged
               <span class={urgent.includes(row.kind) ? 'badge bad' : 'badge warn'}>
                 {(row.count === 0 && words.withoutCount[row.kind]) || words.count(row.kind, row.count)}
               </span>
-              <Link href={places[row.kind](row)}>{sentenceOf(row)}</Link>
+              <Link href={places[row.kind](row)}>
+                <span>{sentenceOf(row)}</span> <b>{words.verbs[row.kind]}</b>
+              </Link>
               {row.kind === 'supportRequested' && (
                 <CloseSupport
                   deviceId={row.deviceId ?? ''}

@@ -1,12 +1,12 @@
 /** Home: what runs, what needs attention, and what happened lately. It is read again every five seconds. */
 import { Link } from 'wouter-preact';
 import { can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Page, Waiting } from '../parts/page.tsx';
 import { Spark } from '../parts/spark.tsx';
 import { texts } from '../texts.ts';
 import { Attention } from './attention.tsx';
+import { Lately } from './lately.tsx';
 import { type OverviewOf, readOverview } from './read.ts';
 import { Shares } from './shares.tsx';
 
@@ -126,48 +126,5 @@ function Figure({
         {points.length > 1 && <span>{words.day}</span>}
       </p>
     </li>
-  );
-}
-
-function Lately({ rows }: { rows: OverviewOf['recent'] }) {
-  return (
-    <section class="panel">
-      <h2>{words.lately}</h2>
-      {rows.length === 0 ? (
-        <p class="soft">{words.nothingLately}</p>
-      ) : (
-        <ul class="plainlist" aria-live="polite">
-          {rows.map((row) => (
-            <li key={`${row.time}${row.sentence}`}>
-              <span class="grow">
-                <Sentence row={row} />
-              </span>
-              <span class="small soft">
-                <Ago iso={row.time} />
-              </span>
-            </li>
-          ))}
-        </ul>
-      )}
-    </section>
-  );
-}
-
-/** The sentence, in which the name of the thing leads to it. */
-function Sentence({
-  row: { sentence, deviceId, serialNumber, jobId, rolloutId },
-}: {
-  row: OverviewOf['recent'][number];
-}) {
-  if (jobId) return <Link href={`/factory/${jobId}`}>{sentence}</Link>;
-  if (rolloutId) return <Link href={`/firmware/rollouts/${rolloutId}`}>{sentence}</Link>;
-  const [before, after] = serialNumber ? sentence.split(serialNumber, 2) : [];
-  if (!deviceId || before === undefined || after === undefined) return <>{sentence}</>;
-  return (
-    <>
-      {before}
-      <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>
-      {after}
-    </>
   );
 }

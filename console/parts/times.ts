@@ -42,6 +42,18 @@ export function shortTimes(times: readonly number[], step: number): string[] {
   });
 }
 
+const wholeDates = new Intl.DateTimeFormat(undefined, { dateStyle: 'full' });
+const days = new Intl.RelativeTimeFormat(undefined, { numeric: 'auto' });
+
+/** The day of a moment: today and yesterday by their names. */
+export function dayText(iso: string): string {
+  const midnight = (time: Date) => new Date(time.getFullYear(), time.getMonth(), time.getDate()).getTime();
+  const ago = Math.round((midnight(new Date()) - midnight(new Date(iso))) / (day * 1000));
+  if (ago > 1) return wholeDates.format(new Date(iso));
+  const text = days.format(-ago, 'day');
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** A moment as the value of a field of local time. */
 export function localTime(moment: number | string): string {
   const time = new Date(moment);

@@ -46,6 +46,42 @@ t.test('who signs in sees Home: devices online, what needs attention and its lis
   t.strictSame([errors, foreign], [[], []]);
 });
 
+t.test('what happened is by day, a run of the same opens, and a filter shows one kind', async (t) => {
+  const own = await startService(t);
+  const home = await own.organization();
+  for (let n = 1; n <= 7; n += 1) await own.device({ serialNumber: `RUN-${n}` });
+  const { device } = await own.device({ serialNumber: 'RUN-CLAIMED' });
+  const body = { deviceId: device.id };
+  const { associationCode } = await own.ok('POST', '/api/v1/association/create-association-code', { body });
+  await own.ok('POST', '/api/v1/association/start-association-with-code', {
+    body: { associationCode, organizationId: home.id },
+  });
+  const { page } = await openAs(t, browser, own, 'home');
+  const lately = page.locator('section.lately');
+  await lately.getByRole('heading', { name: 'Today', level: 3 }).waitFor();
+  await lately.getByText('RUN-CLAIMED was claimed.').waitFor();
+  t.notOk(await lately.getByRole('link', { name: 'RUN-1', exact: true }).isVisible());
+  await lately.getByText('6 more devices were added.').click();
+  await lately.getByRole('link', { name: 'RUN-1', exact: true }).waitFor();
+  await lately.getByLabel('Show').selectOption('Claims');
+  await lately.getByRole('link', { name: 'RUN-7', exact: true }).waitFor({ state: 'detached' });
+  t.equal(await lately.getByRole('listitem').count(), 1);
+});
+
+t.test('each row that needs attention has one action, which its whole row leads to', async (t) => {
+  const own = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
+  const { device, secret } = await own.device({ serialNumber: 'ATTENTION' });
+  const client = await own.connect({ deviceId: device.id, secret });
+  await client.publishAsync(own.topic(device.id, 'nowhere'), 'x', { qos: 1 });
+  await client.endAsync();
+  const { page } = await openAs(t, browser, own, 'home');
+  const rows = page.locator('.attention > li');
+  await rows.filter({ hasText: 'refusal' }).waitFor();
+  for (const row of await rows.all()) t.equal(await row.getByRole('link').count(), 1);
+  await rows.getByRole('link', { name: /See what was refused$/ }).click();
+  await page.getByRole('heading', { name: 'Refusals', level: 1 }).waitFor();
+});
+
 t.test(
   'a bridge with nothing that waits is failing and not red for 0; updates by one rollout are one line',
   async (t) => {

@@ -6,8 +6,8 @@ import { inReach } from '../../entity/list-filters.ts';
 import { type OverviewRequest, withRight } from './reading.ts';
 import { maxRecent, type Recent } from './shape.ts';
 
-/** Of each kind: a rollout, or a job, leaves room for others. */
-const maxOfKind = maxRecent / 2;
+/** Of each of the four kinds: however many devices are new, the claims are seen. */
+const maxOfKind = maxRecent / 4;
 /** Of the account, among which those in reach of a caller are looked for. */
 const lookedAt = 1000;
 /** New devices that are read: those of jobs are left out of them. */

@@ -7,7 +7,7 @@ import { activityStep } from '../../ports/activity.ts';
 /** Products and firmware versions that are named, and things of each kind that need attention. */
 export const maxNamed = 50;
 export const maxOfKind = 20;
-export const maxRecent = 20;
+export const maxRecent = 40;
 /** Hours of the history: a week. */
 export const maxHours = 7 * 24;
 
