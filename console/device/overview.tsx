@@ -28,7 +28,7 @@ export function Overview({ device }: { device: DeviceRow }) {
   );
   const position = positionOf(device);
   return (
-    <div class="aside">
+    <div class="aside three">
       <div class="stack">
         {data && <Refused device={device} topics={data.connectivity.topics} onChanged={reload} />}
         <section>

@@ -56,13 +56,16 @@ export function RightsTable({
               {actions.map((action) => (
                 <td key={action} class="tick">
                   {most[kind]?.includes(action) && (
-                    <input
-                      type="checkbox"
-                      name={nameOf(kind, action)}
-                      aria-label={words.rightOf(words.actions[action], kindOf(kind))}
-                      defaultChecked={value[kind]?.includes(action) ?? false}
-                      disabled={fixed || !can(action, kind)}
-                    />
+                    <label>
+                      <input
+                        type="checkbox"
+                        name={nameOf(kind, action)}
+                        aria-label={words.rightOf(words.actions[action], kindOf(kind))}
+                        defaultChecked={value[kind]?.includes(action) ?? false}
+                        disabled={fixed || !can(action, kind)}
+                      />
+                      <span aria-hidden="true">{words.actions[action]}</span>
+                    </label>
                   )}
                 </td>
               ))}

@@ -43,6 +43,63 @@ t.test('names of 200 letters without a blank are wrapped, and what is pressed ha
   t.strictSame(errors, []);
 });
 
+t.test('a wide screen is used: tables are as wide as it, forms have two columns, a device has three', async (t) => {
+  const service = await startService(t);
+  const places = await fill(t, service);
+  const wide = { width: 2560, height: 1440 };
+  const { page } = await openAs(t, browser, service, 'devices');
+  await page.setViewportSize(wide);
+  const box = async (selector: string) => {
+    const found = await page.locator(selector).first().boundingBox();
+    return found ?? { x: 0, y: 0, width: 0, height: 0 };
+  };
+  /** Where the parts of a grid begin, from left to right. */
+  const columns = (selector: string) =>
+    page.evaluate(`new Set([...document.querySelectorAll(${JSON.stringify(selector)})]
+      .map((one) => Math.round(one.getBoundingClientRect().x))).size`);
+  for (const place of ['devices', 'products', 'people/roles', 'firmware', 'trash']) {
+    await go(page, place);
+    const table = await box('main .tablewrap');
+    t.ok(table.x + table.width > wide.width - 60, `${place}: ${JSON.stringify(table)}`);
+  }
+  const device = places.find((place) => /^devices\/[0-9a-f-]{36}$/.test(place)) ?? '';
+  await go(page, `${device}/fields`);
+  t.equal(await columns('main .grid.fields:first-of-type > .field'), 2);
+  await go(page, device);
+  await page.getByRole('heading', { name: 'Position' }).waitFor();
+  t.equal(await columns('main .aside > section, main .aside .stack > section'), 3);
+  await page.setViewportSize(desk);
+  t.equal(await columns('main .aside > section, main .aside .stack > section'), 2);
+
+  const { page: door } = await openPage(t, browser, service, { viewport: wide });
+  await door.goto('/console/');
+  await door.getByLabel('Email address').waitFor();
+  const panel = await door.locator('.door .panel').boundingBox();
+  const middle = (panel?.x ?? 0) + (panel?.width ?? 0) / 2;
+  t.ok(Math.abs(middle - wide.width / 2) < 20, `${middle} is the middle`);
+});
+
+t.test('New role fits a phone: each right is a box with its name, and nothing is beside the page', async (t) => {
+  const service = await startService(t);
+  const { page } = await openAs(t, browser, service, 'people/roles');
+  await page.setViewportSize(phone);
+  await page.getByRole('button', { name: 'New role' }).click();
+  const rights = page.getByRole('dialog').locator('.rights');
+  await rights.getByText('Read', { exact: true }).last().click();
+  t.ok(
+    await rights
+      .getByRole('checkbox', { name: /^Read:/ })
+      .last()
+      .isChecked(),
+    'the name ticks its box',
+  );
+  const [inside, outside] = (await rights
+    .evaluate('(one) => [one.scrollWidth, one.clientWidth]')
+    .catch(() => [])) as number[];
+  t.ok((inside ?? 0) <= (outside ?? 0), `${inside} of ${outside}`);
+  t.strictSame(await page.evaluate(smallTargets), []);
+});
+
 t.test('so it is on the pages of who is not signed in', async (t) => {
   const service = await startService(t);
   const { page } = await openPage(t, browser, service, { viewport: phone });

@@ -1,6 +1,6 @@
 /**
  * `npm run pictures [-- DIR [PART]]`: pictures of every place of the console, filled as by `npm run demo -- --keep`, in
- * both colour schemes, on a desk and on a phone. PART is a part of the names of those that are wanted.
+ * both colour schemes, on a desk, on a wide screen and on a phone. PART is a regular expression of the names of those that are wanted.
  */
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -14,7 +14,12 @@ import { launchBrowser, settled, signIn } from './browser.ts';
 
 const [target = 'dist/pictures', part = ''] = process.argv.slice(2);
 const emailAddress = 'admin@demo.example';
-const sizes = { desk: { width: 1280, height: 860 }, phone: { width: 360, height: 740 } };
+const wanted = new RegExp(part);
+const sizes = {
+  desk: { width: 1280, height: 860 },
+  wide: { width: 2560, height: 1440 },
+  phone: { width: 360, height: 740 },
+};
 
 /** Opens what an address does not say, by the names of buttons. */
 async function press(page: Page, ...names: string[]): Promise<void> {
@@ -84,9 +89,9 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['rollout-new', 'firmware/rollouts', (page) => press(page, 'New rollout')],
     ['programs', 'programs'],
     ['identity-providers', 'programs/identity-providers'],
+    ['identity-provider-new', 'programs/identity-providers', (page) => press(page, 'New identity provider')],
     ['bridges', 'programs/bridges'],
     ['bridge-new', 'programs/bridges', (page) => press(page, 'New bridge')],
-    ['authorities', 'programs/authorities'],
     ['trash', 'trash'],
     ['account', 'account'],
     ['tokens', 'account/tokens'],
@@ -140,10 +145,10 @@ try {
       const page = await context.newPage();
       await page.goto('/console/');
       await page.getByLabel('Email address').waitFor();
-      if ('sign-in'.includes(part)) await page.screenshot({ path: join(folder, 'sign-in.png') });
+      if (wanted.test('sign-in')) await page.screenshot({ path: join(folder, 'sign-in.png') });
       await signIn(page, emailAddress, password);
       for (const [name, place, act] of picturesOf(await findIds(page, accountId))) {
-        if (!name.includes(part)) continue;
+        if (!wanted.test(name)) continue;
         await page.goto(`/console/${place}`);
         await settled(page);
         if (name === 'device-live') {
