@@ -29,7 +29,6 @@ const pages: Readonly<Record<string, string>> = {
   '/programs': 'identity#programs',
   '/programs/identity-providers': 'identity#login-at-an-openid-provider',
   '/programs/bridges': 'bridges',
-  '/programs/authorities': 'mqtt#client-certificates',
   '/trash': 'console#good-to-know',
   '/claim': 'factory#the-customer-claims-it',
   '/account': 'identity#sessions',

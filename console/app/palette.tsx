@@ -85,10 +85,12 @@ export function Palette({
     choose(offers[0]);
   }, [entered, isWaiting]);
   const press = (event: KeyboardEvent) => {
+    // The keys of an input method choose its characters.
+    if (event.isComposing) return;
     const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
     const move = moves[event.key];
     if (move !== undefined) setAt(Math.min(Math.max(0, at + move), offers.length - 1));
-    else if (event.key === 'Enter' && !event.isComposing) isWaiting && at === 0 ? setEntered(true) : choose(offers[at]);
+    else if (event.key === 'Enter') isWaiting && at === 0 ? setEntered(true) : choose(offers[at]);
     else return;
     event.preventDefault();
   };

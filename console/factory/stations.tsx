@@ -1,11 +1,13 @@
 /** Stations: programs of a factory line, each with its product, its limit and its end. */
-import { type Entity, make, readList } from '../app/entities.ts';
+import { change, type Entity, make, readList } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
+import type { Values } from '../parts/form.tsx';
 import { NameOf } from '../parts/names.tsx';
 import { Badge, Time } from '../parts/page.tsx';
-import { creating, Once } from '../parts/verbs.tsx';
+import { localTime } from '../parts/times.ts';
+import { creating, Once, type Verb } from '../parts/verbs.tsx';
 import { ending } from '../programs/ending.ts';
 import { texts } from '../texts.ts';
 import { stationLines } from './station-lines.ts';
@@ -42,16 +44,36 @@ export const stations: EntityList<Entity<'application'>> = {
     },
   ],
   create: () => can('create', 'application') && newStation,
-  verbs: (of) => [can('delete', 'application') && ending('application', of)],
+  verbs: (of) => [
+    can('update', 'application') && changing(of),
+    can('delete', 'application') && ending('application', of),
+  ],
 };
+
+/** Its product and its place are what it is: those of another are another station's. */
+function changing(of: Entity<'application'>): Verb {
+  const save = async ({ name, maxDevices, until }: Values) => {
+    const expiresAt = until && new Date(until).toISOString();
+    // What was not touched stays as exact as it is.
+    const isNew = expiresAt && Date.parse(expiresAt) !== minuteOf(of.expiresAt);
+    await change('application', of, { name, maxDevices: Number(maxDevices), ...(isNew && { expiresAt }) });
+  };
+  const values = { ...of, until: localTime(Date.parse(of.expiresAt ?? '')) };
+  const fields = () => [name, max, { name: 'until', label: words.expires, type: 'datetime-local', required: true }];
+  return { text: texts.edit, form: { title: texts.verbOf(texts.edit, of.name), values, fields, save } };
+}
+
+const minuteOf = (iso: string | undefined) => new Date(localTime(Date.parse(iso ?? ''))).getTime();
+const name = { name: 'name', label: texts.name, required: true, placeholder: words.example };
+const max = { name: 'maxDevices', label: words.max, type: 'number', min: '1', required: true };
 
 const newStation = creating(words.new, {
   values: { maxDevices: 1000, days: 30 },
   fields: () => [
-    { name: 'name', label: texts.name, required: true, placeholder: words.example },
+    name,
     { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
     { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
-    { name: 'maxDevices', label: words.max, type: 'number', min: '1', required: true },
+    max,
     { name: 'days', label: words.days, type: 'number', min: '1', max: '365', required: true },
   ],
   save: async ({ name = '', deviceTemplateId, organizationId, maxDevices, days }) => {

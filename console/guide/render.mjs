@@ -32,9 +32,9 @@ function rendererOf(names, page, headings) {
     heading({ tokens, depth, text }) {
       const heading = plain(text);
       const first = anchorOf(heading);
-      const times = headings.filter((one) => one.first === first).length;
-      const id = times === 0 ? first : `${first}-${times}`;
-      headings.push({ first, id, heading });
+      let id = first;
+      for (let times = 1; headings.some((one) => one.id === id); times += 1) id = `${first}-${times}`;
+      headings.push({ id, heading });
       return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>\n`;
     },
     link({ href, tokens }) {

@@ -1,4 +1,5 @@
 /** A place from its description: lists with their columns, filters and verbs, each list a tab where there are several. */
+import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
@@ -23,6 +24,8 @@ export interface EntityList<T extends { id: string } = { id: string }> {
   kind: string;
   load(page: number, filters: Filters, signal: AbortSignal): Promise<Slice<T>>;
   columns: Columns<T> | ((filters: Filters) => Columns<T>);
+  /** What is said above the rows. */
+  note?(): ComponentChildren;
   /** Instead of the rows, where there are none. */
   empty: string;
   /** Its name, by which its row is called. */
@@ -56,6 +59,7 @@ function useList(list: EntityList, isPart = false) {
   const rows = (
     <>
       {verbs.notes}
+      {list.note?.()}
       <Rows key={list.label} of={list} round={round} start={verbs.start} />
       {verbs.dialog}
     </>

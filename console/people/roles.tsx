@@ -3,6 +3,8 @@ import { change, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
+import type { Chosen } from '../parts/fields.tsx';
+import { Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge } from '../parts/page.tsx';
 import { creating, deletion, type Verb } from '../parts/verbs.tsx';
@@ -48,13 +50,14 @@ type Given = Role['rights'];
 
 const newRole = creating(words.new, {
   values: { scope: 'account' },
-  fields: ({ scope }) => [
+  fields: ({ scope, from = '' }) => [
     ...about,
     { name: 'scope', label: words.scope, options: Object.entries(words.scopes) },
+    { name: 'from', choice: (chosen) => <StartFrom key={scope} scope={scope as Scope} {...chosen} /> },
     <p class="soft">{words.onlyYours}</p>,
-    <RightsIn key={scope} scope={scope as Scope} />,
+    <RightsIn key={`${scope} ${from}`} scope={scope as Scope} from={from} />,
   ],
-  save: async ({ name = '', description, scope, ...ticks }) => {
+  save: async ({ name = '', description, scope, from: _, ...ticks }) => {
     await make('role', { name, description, scope: scope as Scope, rights: rightsIn(ticks) as Given });
   },
 });
@@ -82,13 +85,26 @@ function showing({ id, name, description, rights }: Role): Verb {
   return { text: words.show, dialog };
 }
 
-/** What roles of a scope can give at most: all that its built-in ones give. */
-function RightsIn({ scope, value }: { scope: Scope; value?: Rights }) {
+/** A role that is ticked at first, of those of the scope. */
+function StartFrom({ scope, ...chosen }: Chosen & { scope: Scope }) {
   const { data = [] } = useLoad(readRoles, []);
+  const named = data.filter((role) => role.scope === scope).map(({ id, name }) => [id, nameOfRole(id, name)] as const);
+  const value = named.some(([id]) => id === chosen.value) ? chosen.value : '';
+  return <Select label={words.startFrom} options={[['', words.nothing], ...named]} {...chosen} value={value} />;
+}
+
+/** What roles of a scope can give at most: all that its built-in ones give. `from` is the role whose rights are ticked. */
+function RightsIn({ scope, value, from }: { scope: Scope; value?: Rights; from?: string }) {
+  const { data = [] } = useLoad(readRoles, []);
+  const start = Object.entries(data.find((role) => role.id === from && role.scope === scope)?.rights ?? {});
+  const given = start.map(
+    ([kind, actions = []]) =>
+      [kind, actions.filter((action) => can(action as Parameters<typeof can>[0], kind))] as const,
+  );
   const most: Record<string, string[]> = {};
   for (const role of data)
     if (role.builtIn && role.scope === scope)
       for (const [kind, given = []] of Object.entries(role.rights as Rights))
         most[kind] = [...new Set([...(most[kind] ?? []), ...given])];
-  return <RightsTable key={data.length} most={most} value={value} />;
+  return <RightsTable key={data.length} most={most} value={value ?? Object.fromEntries(given)} />;
 }

@@ -58,9 +58,10 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
       <h3>{words.sessions}</h3>
       {sessions.length === 0 && <p class="soft">{words.noSession}</p>}
       <ul class="plainlist">
-        {sessions.map(({ id, created, network, current }) => (
+        {sessions.map(({ id, created, network, browser, current }) => (
           <li key={id}>
             <span>
+              {browser && `${browser} · `}
               {words.since} <Time iso={created} /> {network && <span class="soft small">{words.from(network)}</span>}
             </span>
             {current && <Badge kind="good" text={words.current} />}

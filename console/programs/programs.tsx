@@ -1,10 +1,14 @@
-/** Programs: applications, identity providers, bridges with their dead letters; CAs as Enrollment shows them. */
+/** Programs: applications, identity providers, bridges with their dead letters. */
+import { Redirect } from 'wouter-preact';
+import { api, unwrap } from '../app/api.ts';
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { authorities } from '../enrollment/authorities.tsx';
+import { Code } from '../parts/code.tsx';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
+import type { Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
 import { Badge, Time } from '../parts/page.tsx';
-import { creating, Once } from '../parts/verbs.tsx';
+import { creating, Once, type Verb } from '../parts/verbs.tsx';
 import { giving, roleField } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 import { bridges } from './bridges.tsx';
@@ -59,8 +63,10 @@ const providers: EntityList<Entity<'identityProvider'>> = {
   empty: words.none['identity-providers'],
   load: (page) => readList('identityProvider', page),
   columns: [name, { name: 'issuer', label: words.issuer, wrap: true, show: ({ issuer }) => issuer }, created],
+  note: () => <Callback />,
   create: () => can('create', 'identityProvider') && newProvider,
   verbs: (of) => [
+    can('update', 'identityProvider') && changing(of),
     can('update', 'identityProvider') && {
       text: texts.providerGroups.verb,
       dialog: (finish, close) => <ProviderGroups {...of} onSaved={finish} onClose={close} />,
@@ -69,27 +75,52 @@ const providers: EntityList<Entity<'identityProvider'>> = {
   ],
 };
 
+/** What is to be registered at a provider, before it is made here. */
+function Callback() {
+  const { data } = useLoad(() => unwrap(api.GET('/api/v1/oauth2/callback-url')), []);
+  return data ? <Code label={words.callback} text={data.callbackUrl} /> : null;
+}
+
+const providerFields = (kept?: string) => [
+  { name: 'name', label: texts.name, required: true },
+  { name: 'issuer', label: words.issuer, type: 'url', required: true },
+  { name: 'clientId', label: words.clientId, required: true },
+  {
+    ...{ name: 'clientSecret', label: words.clientSecret, type: 'password', autoComplete: 'off' },
+    ...(kept !== undefined && { placeholder: kept }),
+  },
+];
+
+const problemOf = (name: string, issuerProblem: string | null | undefined) => ({
+  note: issuerProblem ? (
+    <p class="note warn" role="alert">
+      {words.issuerProblem(name)} {issuerProblem}
+    </p>
+  ) : null,
+});
+
 const newProvider = creating(words.new['identity-providers'], {
-  fields: () => [
-    { name: 'name', label: texts.name, required: true },
-    { name: 'issuer', label: words.issuer, type: 'url', required: true },
-    { name: 'clientId', label: words.clientId, required: true },
-    { name: 'clientSecret', label: words.clientSecret, type: 'password', autoComplete: 'off' },
-  ],
+  fields: () => [<Callback />, ...providerFields()],
   save: async ({ name = '', issuer = '', clientId = '', clientSecret }) => {
     const redirectUris = [`${location.origin}/console/`];
     const { issuerProblem } = await make('identityProvider', { name, issuer, clientId, redirectUris, clientSecret });
-    const problem = issuerProblem && (
-      <p class="note warn" role="alert">
-        {words.issuerProblem(name)} {issuerProblem}
-      </p>
-    );
-    return { note: problem || null };
+    return problemOf(name, issuerProblem);
   },
 });
 
-const lists = { '': applications, 'identity-providers': providers, bridges, authorities };
+function changing(of: Entity<'identityProvider'>): Verb {
+  const save = async ({ name = '', issuer = '', clientId = '', clientSecret }: Values) => {
+    const given = { name, issuer, clientId, ...(clientSecret && { clientSecret }) };
+    return problemOf(name, (await change('identityProvider', of, given)).issuerProblem);
+  };
+  const fields = () => providerFields(texts.bridges.kept);
+  return { text: texts.edit, form: { title: texts.verbOf(texts.edit, of.name), values: of, fields, save } };
+}
+
+const lists = { '': applications, 'identity-providers': providers, bridges };
 
 export function Programs({ tab }: { tab: string }) {
+  // CAs have one place.
+  if (tab === 'authorities') return <Redirect to="/enrollment/authorities" replace />;
   return <EntityPage title={texts.places.programs} path="/programs" tab={tab} lists={lists} />;
 }

@@ -166,6 +166,11 @@ export const registryMigrations: readonly Migration[] = [
         WHERE "key" <> 'name' AND "type" IN ('text', 'integer', 'real'))`,
     ),
   ),
+  sqlStep(
+    '0059-browsers-of-sessions',
+    'ALTER TABLE "sessions" ADD COLUMN "browser" TEXT',
+    ...countText('sessions', 'browser', 1),
+  ),
 ];
 
 /**

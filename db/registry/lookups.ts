@@ -23,7 +23,7 @@ export type ChannelRow = Pick<
 >;
 
 /** A login session as it is looked up for every request. */
-export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address'>;
+export type SessionRow = Omit<Row<'sessions'>, 'created' | 'address' | 'browser'>;
 /** A live application, as the access rules and its sessions need it. */
 export type ApplicationRow = Pick<
   Row<'applications'>,

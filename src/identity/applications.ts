@@ -34,6 +34,7 @@ import { makeToken } from './secrets/secrets.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
 const updateBody = Type.Object(changeProperties(applicationColumns));
+type UpdateBody = Static<typeof updateBody>;
 type CreateBody = Static<typeof createBody>;
 
 /** Properties of a body that only stations have. */
@@ -71,8 +72,9 @@ export function applicationRoutes(app: App, ctx: IdentityContext): void {
     read: { summary: 'Read an application', answer: 'The application.' },
     list: { summary: 'List applications' },
     update: {
-      summary: 'Change the name or the role of an application',
-      description: 'A role takes effect before the answer, on connections too.',
+      summary: 'Change the name or the role of an application, or the limits of a station',
+      description:
+        'A role takes effect before the answer, on connections too. The sessions of a station end with its new `expiresAt` at the latest.',
       answer: 'The application, with its new version.',
       errors: ['unknownReference'],
       revokes: true,
@@ -120,7 +122,7 @@ async function createApplication(ctx: IdentityContext, caller: Caller, body: Cre
 async function giveRights(
   tx: Tx,
   caller: Caller,
-  { kind, roleId, revealResetToken }: CreateBody,
+  { kind, roleId, revealResetToken }: Pick<CreateBody, 'kind' | 'roleId' | 'revealResetToken'>,
 ): Promise<string | null> {
   // It may learn the token with which the password of any end-user is set.
   if (revealResetToken) await demandHas(tx, caller, largestRights.organization);
@@ -143,22 +145,48 @@ async function updateApplication(
   caller: Caller,
   { id, kind }: Row<'applications'>,
   version: number,
-  body: Static<typeof updateBody>,
+  body: UpdateBody,
 ) {
   if (body.roleId !== undefined && kind !== 'backEnd') throw invalid('roleId', 'is for back-ends only');
   const row = await writeAs(ctx, caller, undefined, async (tx) => {
     const { name, roleId } = body;
+    const limits = readLimits(ctx.clock, kind, body);
+    if (Object.keys(limits).length > 0) await giveRights(tx, caller, { kind: 'station' });
     const changes = {
+      ...limits,
       ...(name !== undefined && { name }),
       ...(roleId !== undefined && { roleId: await giveRole(tx, caller, 'account', roleId) }),
     };
     const changed = await change(tx, 'applications', id, version, { caller, clock: ctx.clock }, changes);
     if (roleId !== undefined) await recordRole(ctx, tx, caller, changed);
+    const { expiresAt } = limits;
+    if (expiresAt) {
+      const ofStation = tx.updateTable('sessions').set({ expires: expiresAt }).where('applicationId', '=', id);
+      await ofStation.where('expires', '>', expiresAt).execute();
+    }
     return changed;
   });
   if (body.roleId !== undefined)
     ctx.revoked.noteRevoked(caller, await ctx.revocations.applicationChanged(row.accountId, id));
   return show(row);
+}
+
+/** The limits of a station that a PUT changes. @throws PlatformError 400/106 for those of another application, and for none. */
+function readLimits(clock: Clock, kind: string, { maxDevices, expiresAt }: UpdateBody): Partial<StationColumns> {
+  const given = Object.entries({ maxDevices, expiresAt }).find(([, value]) => value !== undefined)?.[0];
+  if (given !== undefined && kind !== 'station') throw invalid(given, 'is for stations only');
+  return {
+    ...(maxDevices !== undefined && { maxDevices }),
+    ...(expiresAt !== undefined && { expiresAt: readExpiry(clock, expiresAt) }),
+  };
+}
+
+/** @throws PlatformError 400/106 for what is no date in the future. */
+function readExpiry(clock: Clock, text: string | undefined): string {
+  const expires = parseDate(text);
+  if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date, and is required for a station');
+  if (expires <= clock.now()) throw invalid('expiresAt', 'must be in the future');
+  return new Date(expires).toISOString();
 }
 
 /** Stores a new application whose appToken is known to the caller alone. @throws as createApplication. */
@@ -195,12 +223,10 @@ async function readStation(
   const { deviceTemplateId, organizationId = null, maxDevices, expiresAt } = body;
   if (deviceTemplateId === undefined) throw invalid('deviceTemplateId', 'is required for a station');
   if (maxDevices === undefined) throw invalid('maxDevices', 'is required for a station');
-  const expires = parseDate(expiresAt);
-  if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date, and is required for a station');
-  if (expires <= clock.now()) throw invalid('expiresAt', 'must be in the future');
+  const expires = readExpiry(clock, expiresAt);
   await demandReference(tx, 'deviceTemplates', accountId, deviceTemplateId, 'deviceTemplateId');
   if (organizationId !== null) await demandReference(tx, 'organizations', accountId, organizationId, 'organizationId');
-  return { deviceTemplateId, organizationId, maxDevices, expiresAt: new Date(expires).toISOString() };
+  return { deviceTemplateId, organizationId, maxDevices, expiresAt: expires };
 }
 
 /** @throws PlatformError 410/107 when it has been deleted meanwhile. */

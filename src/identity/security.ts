@@ -29,6 +29,11 @@ const securityShape = Type.Object(
           created: DateText,
           expires: DateText,
           network: Nullable(Type.String({ description: 'From which the person has logged in.' })),
+          browser: Nullable(
+            Type.String({
+              description: 'With which, such as `Firefox on Windows`; null if it did not say, and of older sessions.',
+            }),
+          ),
           current: Type.Boolean({ description: 'Whether it is the session of this request.' }),
         }),
         { maxItems: maxSessions, description: `The open sessions, newest first, at most ${maxSessions}.` },
@@ -89,7 +94,7 @@ async function readSecurity(
   const { query } = ctx.registry;
   const sessions = await query
     .selectFrom('sessions')
-    .select(['id', 'created', 'expires', 'address'])
+    .select(['id', 'created', 'expires', 'address', 'browser'])
     .where('userId', '=', userId)
     .where('ended', 'is', null)
     .where('expires', '>', timestamp(ctx.clock))
@@ -99,11 +104,12 @@ async function readSecurity(
   return {
     userId,
     mfaMethods: await confirmedMethods(query, userId),
-    sessions: sessions.map(({ id, created, expires, address }) => ({
+    sessions: sessions.map(({ id, created, expires, address, browser }) => ({
       id,
       created,
       expires,
       network: address,
+      browser,
       current: id === caller.sessionId,
     })),
   };

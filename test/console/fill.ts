@@ -110,7 +110,7 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       'account/audit',
       'account/health',
     ],
-    ...['programs', 'programs/identity-providers', 'programs/bridges', 'programs/authorities', 'trash', 'account'],
+    ...['programs', 'programs/identity-providers', 'programs/bridges', 'trash', 'account'],
     ...['enrollment', `enrollment/groups/${group.id}`, 'enrollment/certificates', 'enrollment/authorities'],
     ...parts.map((part) => `devices/${device.id}${part}`),
   ];

@@ -294,7 +294,9 @@ t.test(
     await tried
       .getByRole('row', { name: '2 XL-0001 New device Product: Pump · Name: Große Pumpe · Latitude: 12.5' })
       .waitFor();
-    await tried.getByRole('row', { name: /^4 XL-0003 Refused Latitude: must be a number between -90 and 90/ }).waitFor();
+    await tried
+      .getByRole('row', { name: /^4 XL-0003 Refused Latitude: must be a number between -90 and 90/ })
+      .waitFor();
     await tried.getByRole('row', { name: '5 XL-0004 New device Name: Standard' }).waitFor();
     const nothing = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=XL-`);
     t.equal(nothing.devices.results.length, 1, 'nothing is made yet');

@@ -5,7 +5,7 @@ import { newGroup } from '../enrollment/devices.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage } from './browser.ts';
+import { go, openAs, openPage, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -198,6 +198,65 @@ t.test('beside each new password stands whose it is, for password managers', asy
   // Without a link the address is typed, or left out.
   await page.goto('/set-password');
   t.strictSame(await owners(page), [['']]);
+});
+
+t.test('sessions name their browser, CAs have one place, and stations, bridges and providers are edited', async (t) => {
+  const product = await service.template({ name: 'Edited pump' });
+  const soon = new Date(Date.now() + 24 * 3_600_000).toISOString();
+  const limits = { deviceTemplateId: product.id, maxDevices: 5, expiresAt: soon };
+  await service.create('/applications', 'application', { name: 'Edited line', kind: 'station', ...limits });
+  await service.create('/bridges', 'bridge', {
+    name: 'Edited lake',
+    kind: 'webhook',
+    url: 'https://lake.example.com/',
+  });
+  const about = { issuer: 'https://edited.example.com', clientId: 'console' };
+  await service.create('/identity-providers', 'identityProvider', { name: 'Edited company', ...about });
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page);
+  await go(page, 'account');
+  await page
+    .getByText(/Chrome on Linux/)
+    .first()
+    .waitFor();
+
+  const edit = async (name: string) => {
+    await page.getByRole('button', { name: `Actions of ${name}` }).click();
+    await page.getByRole('menuitem', { name: 'Edit' }).click();
+  };
+  await go(page, 'factory/stations');
+  await edit('Edited line');
+  await page.getByRole('dialog').getByLabel('Name').fill('Second line');
+  await page.getByRole('dialog').getByRole('spinbutton').fill('7');
+  await inDialog(page, 'Save');
+  await page.getByRole('row', { name: /Second line.*0 of 7/ }).waitFor();
+  const list = `/api/v1/applications?accountId=${service.accountId}&kind=station`;
+  const { applications } = await service.ok('GET', list);
+  t.equal(applications.results[0]?.expiresAt, soon, 'what was not touched is as it was');
+
+  await go(page, 'programs/bridges');
+  await edit('Edited lake');
+  await page.getByRole('dialog').getByLabel('Name').fill('Second lake');
+  await inDialog(page, 'Save');
+  await page.getByRole('row', { name: /Second lake/ }).waitFor();
+
+  await go(page, 'programs/identity-providers');
+  await page.getByText(`${service.server.url}/api/v1/oauth2/callback`).waitFor();
+  await press(page, 'New identity provider');
+  await page.getByRole('dialog').getByText('/api/v1/oauth2/callback').waitFor();
+  await inDialog(page, 'Cancel');
+  await edit('Edited company');
+  await page.getByRole('dialog').getByLabel('Client id').fill('console-2');
+  await inDialog(page, 'Save');
+  await page.getByRole('dialog').waitFor({ state: 'detached' });
+  const { identityProviders } = await service.ok('GET', `/api/v1/identity-providers?accountId=${service.accountId}`);
+  t.match(identityProviders.results, [{ clientId: 'console-2', issuer: about.issuer }]);
+
+  await page.goto('/console/programs/authorities');
+  await page.waitForURL('**/console/enrollment/authorities');
+  await go(page, 'programs');
+  t.equal(await page.getByRole('link', { name: 'Certificate authorities' }).count(), 0);
+  t.strictSame(errors, []);
 });
 
 t.test('a product is made with a channel and a custom field, which its devices have', async (t) => {

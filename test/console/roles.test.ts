@@ -116,6 +116,26 @@ t.test('an admin makes a role, gives it, and sees who has it', async (t) => {
   t.same(errors, []);
 });
 
+t.test('a new role starts from another one, such as Support', async (t) => {
+  const { page } = await openAs(t, browser, service, 'people/roles');
+  await page.getByRole('button', { name: 'New role' }).click();
+  const dialog = page.getByRole('dialog');
+  await dialog.getByLabel('Name').fill('Support without publishing');
+  await dialog.getByLabel('Start from').selectOption('Support');
+  await dialog.locator('input[name="right device publish"]:checked').waitFor();
+  await dialog.getByLabel('Publish: Devices').uncheck();
+  await dialog.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('cell', { name: 'Support without publishing', exact: true }).waitFor();
+  const { roles } = await service.ok('GET', `/api/v1/roles?accountId=${service.accountId}&pageSize=1000`);
+  const rightsOf = (name: string) => {
+    const found = roles.results.find((one) => one.id === name || one.name === name)?.rights ?? {};
+    return Object.entries(found).flatMap(([kind, may = []]) => may.map((action) => `${kind} ${action}`));
+  };
+  const expected = rightsOf('account:support').filter((right) => right !== 'device publish');
+  t.ok(expected.length > 5);
+  t.same(rightsOf('Support without publishing').sort(), expected.sort());
+});
+
 t.test('who has few rights can tick only those', async (t) => {
   const rights = { role: ['create', 'read'], endUser: ['read'], device: ['read'], organization: ['read'] } as const;
   const { id: roleId } = await role(service, 'account', rights);

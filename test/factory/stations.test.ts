@@ -5,6 +5,7 @@ import { audited } from '../support/audited.ts';
 import { beforeTransaction } from '../support/faults.ts';
 import { follow, postRows } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
+import { accountUser } from '../support/roles.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
 import { countStored } from '../support/stored.ts';
 
@@ -273,6 +274,48 @@ t.test('it ends when it expires: no session outlives it, and it cannot log in ag
   for (const token of [made.jwt, late]) t.match(await make(token), { status: 401, body: { error: { code: 31 } } });
   t.match(await login(made), { status: 401, body: { message: 'The station has expired.' } });
   t.match(await login({ ...made, appToken: 'wrong' }), { status: 401, body: { message: 'Unauthorized' } });
+});
+
+t.test('its name and its limits are changed, and its sessions end with the new end', async (t) => {
+  const { id, jwt, ...made } = await station();
+  const change = async (body: object, token = service.admin) => {
+    const etag = (await service.ok('GET', `/api/v1/applications/${id}`)).application.version;
+    return service.http('PUT', `/api/v1/applications/${id}`, { token, headers: { etag }, body });
+  };
+  const soon = new Date(time.now + hour / 2).toISOString();
+  const changed = await change({ name: 'Line 2', maxDevices: 1, expiresAt: soon });
+  t.match(changed, { status: 200, body: { application: { name: 'Line 2', maxDevices: 1, expiresAt: soon } } });
+  t.equal((await make(jwt)).status, 200);
+  t.match(await make(jwt), { status: 403 }, 'no more than it may make now');
+  t.equal((await change({ maxDevices: 2 })).status, 200);
+  t.equal((await make(jwt)).status, 200);
+  for (const [body, path] of [
+    [{ maxDevices: 0 }, 'maxDevices'],
+    [{ expiresAt: 'tomorrow' }, 'expiresAt'],
+    [{ expiresAt: new Date(time.now).toISOString() }, 'expiresAt'],
+  ] as const)
+    t.match(await change(body), { status: 400, body: { error: { code: 106, details: [{ path }] } } });
+  const role = await service.create('/roles', 'role', {
+    name: 'Renames programs',
+    scope: 'account',
+    rights: { application: ['read', 'update'] },
+  });
+  const { token } = await accountUser(service, { roleId: role.id });
+  t.equal((await change({ name: 'Line 3' }, token)).status, 200);
+  t.equal((await change({ maxDevices: 9 }, token)).status, 403, 'who may not make devices gives no room for them');
+  time.now += hour / 2;
+  t.match(await make(jwt), { status: 401, body: { error: { code: 31 } } });
+  t.equal((await login({ ...made, id })).status, 401);
+  t.equal((await change({ expiresAt: new Date(time.now + hour).toISOString() })).status, 200);
+  t.equal((await login({ ...made, id })).status, 200);
+  const { application } = await service.ok('POST', '/api/v1/applications', {
+    body: { accountId: service.accountId, name: 'app', kind: 'endUserApp' },
+  });
+  const refused = await service.http('PUT', `/api/v1/applications/${application.id}`, {
+    headers: { etag: application.version },
+    body: { maxDevices: 3 },
+  });
+  t.match(refused, { status: 400, body: { error: { details: [{ path: 'maxDevices' }] } } });
 });
 
 t.test('a write that began before the expiry is refused after it', async (t) => {

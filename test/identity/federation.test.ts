@@ -61,6 +61,13 @@ function isRefused(t: Test, answer: Answer, title: string) {
   t.equal(answer.headers.get('platform-access-token'), null, `${title}: no token`);
 }
 
+t.test('the callback address is told before there is a provider, and is the one that is used', async (t) => {
+  const { callbackUrl } = await service.ok('GET', '/api/v1/oauth2/callback-url', { token: null });
+  t.equal(callbackUrl, `${service.server.url}/api/v1/oauth2/callback`);
+  const begun = await service.http('GET', `/api/v1/oauth2/authorize?providerId=${known.id}`, { token: null });
+  t.equal(new URL(begun.headers.get('location') ?? '').searchParams.get('redirect_uri'), callbackUrl);
+});
+
 t.test('a verified email links a person once; from then on it is the subject that counts', async (t) => {
   const { userId, person } = await somebody();
   const before = sessionsOf(service, userId);

@@ -83,6 +83,24 @@ t.test('the sessions of a person are listed, and end for that person and for adm
   const look = (token: string) => service.http('GET', '/api/v1/profile/me', { token });
   t.strictSame([(await look(person.token)).status, (await look(phone)).status], [401, 200]);
 
+  const body = { accountId: service.accountId, emailAddress: person.email, password: person.password };
+  const browsers = [
+    ['Mozilla/5.0 (Windows NT 10.0; Win64; x64; rv:140.0) Gecko/20100101 Firefox/140.0', 'Firefox on Windows'],
+    ['Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/139.0 Safari/537.36 Edg/139.0', 'Edge on Windows'],
+    ['Mozilla/5.0 (iPhone; CPU iPhone OS 18_5 like Mac OS X) Version/18.5 Safari/604.1', 'Safari on iOS'],
+    ['Mozilla/5.0 (Linux; Android 15; Pixel 9) AppleWebKit/537.36 Chrome/139.0 Safari/537.36', 'Chrome on Android'],
+    ['curl/8.5.0', 'curl'],
+    ['<b>x</b>', null],
+    [`${'x'.repeat(100)}/1`, 'x'.repeat(60)],
+  ] as const;
+  for (const [agent, browser] of browsers) {
+    const headers = { 'user-agent': agent };
+    const { jwt: token } = await service.ok('POST', '/api/v1/auth/login-user', { token: null, headers, body });
+    const { sessions } = (await service.ok('GET', `${path}/security`, { token })).security;
+    t.equal(sessions.find(({ current }) => current)?.browser, browser, agent);
+  }
+  t.equal((await service.ok('POST', `${path}/end-sessions`, { token: phone })).ended, browsers.length);
+
   const neighbour = await service.endUser((await service.organization()).id);
   for (const method of ['GET', 'POST'])
     t.equal(

@@ -39,6 +39,7 @@ const withoutIds: Record<string, string> = {
   'GET /api/v1/oauth2/authorize':
     'redirects to the provider; the callback decides, in test/identity/federation.test.ts',
   'GET /api/v1/oauth2/callback': 'the provider decides, in test/identity/federation.test.ts',
+  'GET /api/v1/oauth2/callback-url': 'it is the same for everybody',
   'POST /api/v1/auth/create-user': 'takes an appToken, in test/identity/users.test.ts',
   'POST /api/v1/auth/confirm-email': 'the token decides, in test/identity/profile.test.ts',
   'GET /api/v1/users/by-email/{email}/user-id': 'takes an appToken, in test/identity/password-reset.test.ts',

@@ -60,6 +60,7 @@ export const SessionRecord = Type.Object({
   csrfHash: Type.String(),
   address: OptionalText,
   lastUsed: OptionalDate,
+  browser: Nullable(Type.String({ description: 'What it was opened with, such as `Firefox on Windows`.' })),
 });
 
 /**
@@ -100,6 +101,7 @@ export const stationColumns = {
   }),
   maxDevices: column(Nullable(Type.Integer()), {
     create: 'optional',
+    change: true,
     body: Type.Integer({
       minimum: 1,
       maximum: 10_000_000,
@@ -112,6 +114,7 @@ export const stationColumns = {
   }),
   expiresAt: column(OptionalDate, {
     create: 'optional',
+    change: true,
     body: Type.String({ description: 'Of a station: until when it works, ISO 8601.' }),
     shown: Type.Optional(DateText),
   }),

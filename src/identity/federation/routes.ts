@@ -119,6 +119,21 @@ export function federationRoutes(app: App, ctx: IdentityContext): void {
       return reply.redirect(url.href);
     },
   );
+  app.get(
+    '/oauth2/callback-url',
+    {
+      config: { errors: [] },
+      schema: {
+        tags: [tag],
+        operationId: 'getCallbackUrl',
+        summary: 'Read the callback address that is to be registered at providers',
+        description: 'It is the same for all providers.',
+        security: [],
+        response: { 200: Type.Object({ callbackUrl: Type.String() }, { description: 'Where browsers come back to.' }) },
+      },
+    },
+    () => ({ callbackUrl: callbackUrl(ctx, app).href }),
+  );
   callbackRoute(app, ctx, openId, begun);
 }
 

@@ -194,7 +194,7 @@ async function loginWithCode(
   const details = { mfaMethod };
   try {
     const renewalType = (login.renewalType ?? undefined) as RenewalType | undefined;
-    const session = await openSession(ctx, who, renewalType, async (tx) => {
+    const session = await openSession(ctx, reply, who, renewalType, async (tx) => {
       const [waiting] = await tx
         .deleteFrom('mfaLogins')
         .where('tokenHash', '=', login.tokenHash)

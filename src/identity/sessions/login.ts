@@ -130,7 +130,7 @@ export async function admitPerson(
 ) {
   const methods = await confirmedMethods(ctx.registry.query, who.id);
   if (methods.length > 0) return requireSecondFactor(ctx, who, renewalType, methods, check);
-  const session = await openSession(ctx, who, renewalType, async (tx) => {
+  const session = await openSession(ctx, reply, who, renewalType, async (tx) => {
     await check(tx);
     // A second factor may have been confirmed in between: then the login starts again.
     if ((await confirmedMethods(tx, who.id)).length > 0) throw new PlatformError('badCredentials');
@@ -170,7 +170,7 @@ async function loginApplication(
       details: [{ path: 'expiresAt', message: 'The station has expired.' }],
     });
   }
-  const opened = await openSession(ctx, who, undefined, async (tx) => {
+  const opened = await openSession(ctx, reply, who, undefined, async (tx) => {
     await ctx.audit.record(tx, { event: 'applicationLogin', outcome: 'success', accountId, actor: who });
   });
   // A station signs in at the console; programs have no use for a cookie.

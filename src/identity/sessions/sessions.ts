@@ -71,6 +71,7 @@ export class Sessions {
    */
   async open(
     caller: Caller,
+    browser: string | null,
     renewalType?: RenewalType,
     work?: (tx: Tx) => Promise<void>,
   ): Promise<OpenedSession & { replaced: string[] }> {
@@ -98,6 +99,7 @@ export class Sessions {
           ...session,
           created: timestamp(clock),
           address: caller.address === undefined ? null : networkOf(caller.address),
+          browser,
         })
         .execute();
       return dropOldest(tx, isProgram ? 'applicationId' : 'userId', caller.id, config.limits.sessions);
