@@ -33,6 +33,13 @@ export function ErrorNote({ error }: { error: unknown }) {
   );
 }
 
+const Hint = ({ id, says }: { id: string; says: string | undefined }) =>
+  says ? (
+    <p class="hint" id={`${id}-hint`}>
+      {says}
+    </p>
+  ) : null;
+
 export type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput'>;
 
 export function Field({
@@ -49,14 +56,10 @@ export function Field({
       <input
         {...input}
         id={id}
-        aria-describedby={hint ? `${id}-hint` : undefined}
+        aria-describedby={hint && `${id}-hint`}
         onInput={onText && ((event) => onText(event.currentTarget.value))}
       />
-      {hint && (
-        <p class="hint" id={`${id}-hint`}>
-          {hint}
-        </p>
-      )}
+      <Hint id={id} says={hint} />
     </div>
   );
 }
@@ -91,7 +94,7 @@ export function Select({
         required={required}
         value={value}
         aria-busy={busy || undefined}
-        aria-describedby={hint ? `${id}-hint` : undefined}
+        aria-describedby={hint && `${id}-hint`}
         onChange={onText && ((event) => onText(event.currentTarget.value))}
       >
         {options.map(([value, label]) => (
@@ -100,11 +103,7 @@ export function Select({
           </option>
         ))}
       </select>
-      {hint && (
-        <p class="hint" id={`${id}-hint`}>
-          {hint}
-        </p>
-      )}
+      <Hint id={id} says={hint} />
     </div>
   );
 }
@@ -135,11 +134,12 @@ export function TextArea({
         required={required}
         spellcheck={false}
         readOnly={selected}
+        aria-describedby={hint && `${id}-hint`}
         onFocus={selected ? ({ currentTarget }) => currentTarget.select() : undefined}
       >
         {value}
       </textarea>
-      {hint && <p class="hint">{hint}</p>}
+      <Hint id={id} says={hint} />
     </div>
   );
 }
@@ -163,7 +163,12 @@ export function Check({
   const role = isSwitch ? 'switch' : undefined;
   const box = (
     <label class="check">
-      <input {...{ role, name, value }} type="checkbox" defaultChecked={checked} aria-describedby={hint && id} />
+      <input
+        {...{ role, name, value }}
+        type="checkbox"
+        defaultChecked={checked}
+        aria-describedby={hint && `${id}-hint`}
+      />
       {label}
     </label>
   );
@@ -171,11 +176,7 @@ export function Check({
   return (
     <div class="field">
       {box}
-      {hint && (
-        <p class="hint" id={id}>
-          {hint}
-        </p>
-      )}
+      <Hint id={id} says={hint} />
     </div>
   );
 }
