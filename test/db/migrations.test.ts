@@ -311,4 +311,26 @@ t.test('CAs from before are found by the name that their certificates have as is
   t.not(one?.hash, other?.hash);
 });
 
+t.test('codes from before are those of labels, and count for their account as before', async (t) => {
+  const { path, file, add } = await registryBefore(t, '0053-kinds-of-codes');
+  for (const id of ['one', 'other']) {
+    add('devices', { ...common, id, serialNumber: id });
+    const code = { deviceId: id, accountId: 'A', codeHash: `hash of ${id}`, created: '', createdById: 'x' };
+    add('associationCodes', { ...code, keepHistory: id === 'one' ? 1 : 0 });
+  }
+  const bytes = `SELECT "amount" FROM "kept" WHERE "accountId" = 'A' AND "what" = 'entityBytes'`;
+  const before = file.prepare(bytes).all();
+  file.close();
+  const kinds = registryMigrations.filter(({ name }) => name <= '0053-kinds-of-codes');
+  await migrate(path, kinds);
+  t.same(
+    rows(path, 'SELECT "deviceId", "kind", "keepHistory", "expires" FROM "associationCodes" ORDER BY "deviceId"'),
+    [
+      { deviceId: 'one', kind: 'label', keepHistory: 1, expires: null },
+      { deviceId: 'other', kind: 'label', keepHistory: 0, expires: null },
+    ],
+  );
+  t.same(rows(path, bytes), before);
+});
+
 t.end();

@@ -49,6 +49,7 @@ export function provisioningRoutes(app: App, ctx: FactoryContext): void {
 }
 
 function mount(app: App, ctx: FactoryContext): void {
+  const right = ['create', 'job'] as const;
   const intake = new Intake({
     ...{ maxBytes, minBytes: 256 * 1024, perCaller: 2, perAccount: 4, total: 8 },
     message: 'Too many uploads of rows at once.',
@@ -60,7 +61,7 @@ function mount(app: App, ctx: FactoryContext): void {
       config: {
         creates: true,
         made: { at: jobsPath, status: 202 },
-        right: ['create', 'job'],
+        right,
         errors: ['notFound', 'unknownReference', 'forbidden', 'tooMany'],
       },
       schema: {
@@ -82,7 +83,7 @@ function mount(app: App, ctx: FactoryContext): void {
       },
       // Refused before the body is read.
       preParsing: async (request, reply) => {
-        ctx.access.demand(request.caller, 'create', 'job');
+        ctx.access.demand(request.caller, ...right);
         demandRights(ctx, request.caller);
         intake.takeRequest(request, reply);
       },
