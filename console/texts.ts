@@ -385,7 +385,7 @@ const english = {
     with: 'With, or why not',
     noRows: 'There are no such rows.',
     make: (devices: number) => `Make ${number(devices)} ${devices === 1 ? 'device' : 'devices'}`,
-    back: 'Back',
+    back: 'Back to the columns',
   },
   bulk: {
     hint: 'Select rows, or filter, to change many devices at once.',

@@ -4,7 +4,7 @@ import { csvCell } from '../../src/core/formats/spreadsheets.ts';
 import { api, rawBody, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { browserStore } from '../app/stores.ts';
-import { Dialog } from '../parts/dialog.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Check, Form, TextArea, type Values } from '../parts/form.tsx';
 import { type Column, Pager, Table } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -44,6 +44,7 @@ export function Import({ onClose, onDone }: { onClose: () => void; onDone: () =>
             <Make
               tried={tried}
               onBack={() => setTried(undefined)}
+              onClose={onClose}
               onMade={() => {
                 onDone();
                 onClose();
@@ -233,7 +234,12 @@ const triedColumns: Column<TriedRow>[] = [
 ];
 
 /** What each row would make, and the button that makes it. */
-function Make({ tried, onBack, onMade }: { tried: Tried; onBack: () => void; onMade: () => void }) {
+function Make({
+  tried,
+  onBack,
+  onClose,
+  onMade,
+}: { tried: Tried } & Record<'onBack' | 'onClose' | 'onMade', () => void>) {
   const { parts, place } = tried;
   const [state, setState] = useState<State>('all');
   const [page, setPage] = useState(1);
@@ -251,12 +257,16 @@ function Make({ tried, onBack, onMade }: { tried: Tried; onBack: () => void; onM
   return (
     <>
       <p class="note">{words.would(sumOf(parts, 'done'), sumOf(parts, 'skipped'), sumOf(parts, 'failed'))}</p>
-      <div class="row">
+      <div class="row outcomes">
+        <button type="button" class="plain" onClick={onBack}>
+          {words.back}
+        </button>
         {states.map((one) => (
           <button
             type="button"
             key={one}
             aria-pressed={state === one}
+            class={state === one ? 'primary' : undefined}
             onClick={() => {
               setState(one);
               setPage(1);
@@ -270,13 +280,9 @@ function Make({ tried, onBack, onMade }: { tried: Tried; onBack: () => void; onM
       <Pager page={page} pageSize={pageSize} count={sumOf(parts, state)} onPage={setPage} />
       {job && <Progress job={job} />}
       {sumOf(parts, 'done') > 0 ? (
-        <Form save={make} verb={words.make(sumOf(parts, 'done'))} onCancel={onBack} light />
+        <Form save={make} verb={words.make(sumOf(parts, 'done'))} onCancel={onClose} light />
       ) : (
-        <div class="row end">
-          <button type="button" onClick={onBack}>
-            {words.back}
-          </button>
-        </div>
+        <CloseButton onClose={onClose} />
       )}
     </>
   );
