@@ -347,6 +347,8 @@ const english = {
       damaged: () => 'The file cannot be read. Open it in a spreadsheet and save it as .xlsx.',
       empty: () => 'There is no row below the names of the columns.',
       notUtf8: () => 'The file is not UTF-8. Save it as CSV in UTF-8, and choose it again.',
+      rounded: (line = 1) =>
+        `Line ${line} has a number of more than 15 digits, which spreadsheets round. Make the column text, and enter it again.`,
       badLine: (line = 1) =>
         `Line ${line} cannot be read as CSV: it has another number of columns, or a quote too many.`,
     } satisfies Record<string, (line?: number) => string>,

@@ -27,7 +27,7 @@ export interface SheetRow {
   cells: string[];
 }
 
-export type Fault = 'tooLarge' | 'tooMany' | 'locked' | 'damaged' | 'empty' | 'notUtf8' | 'badLine';
+export type Fault = 'tooLarge' | 'tooMany' | 'locked' | 'damaged' | 'empty' | 'notUtf8' | 'badLine' | 'rounded';
 /** The first row names the columns. With a fault it says where. */
 export type Sheet = { header: string[]; rows: SheetRow[] } | { fault: Fault; foreign?: string; line?: number };
 
@@ -69,7 +69,8 @@ async function readXlsx(zip: ArrayBuffer): Promise<Sheet> {
     const path = pathOfFirst(files);
     const sheet = await unzip(zip, { wanted: (name) => name === path, maxBytes: maxUnpackedBytes });
     const container = CFB.utils.cfb_new();
-    for (const [name, content] of [...files, ...sheet]) CFB.utils.cfb_add(container, name, content, { unsafe: true });
+    for (const [name, content] of [...files, ...sheet])
+      CFB.utils.cfb_add(container, name, withEmptyTexts(name, content), { unsafe: true });
     const options = {
       dense: true,
       sheets: 0,
@@ -80,10 +81,19 @@ async function readXlsx(zip: ArrayBuffer): Promise<Sheet> {
     };
     const book = parseParts(container, options);
     const cells: (CellObject[] | undefined)[] = book.Sheets[book.SheetNames[0] ?? '']?.['!data'] ?? [];
+    const rounded = cells.findIndex((row) => row?.some(isRounded));
+    if (rounded >= 0) return { fault: 'rounded', line: rounded + 1 };
     return sheetOf(Array.from(cells, (row, at) => ({ line: at + 1, cells: Array.from(row ?? [], textOf) })));
   } catch (error) {
     return { fault: error instanceof TooLarge ? 'tooLarge' : 'damaged' };
   }
+}
+
+/** The reader passes over a shared text that is empty, and every text after it would be that of another cell. */
+function withEmptyTexts(name: string, content: Uint8Array): Uint8Array {
+  if (!/sharedStrings\d*\.xml$/i.test(name)) return content;
+  const text = new TextDecoder().decode(content);
+  return new TextEncoder().encode(text.replaceAll(/<((?:\w+:)?si)\s*\/>/g, '<$1></$1>'));
 }
 
 /** Where the first sheet is: the book names it, and its relations say where it is. */
@@ -96,6 +106,9 @@ function pathOfFirst(files: ReadonlyMap<string, Uint8Array>): string {
   const [, target = ''] = /\bTarget\s*=\s*["']([^"']+)/.exec(own) ?? [];
   return target.startsWith('/') ? target.slice(1) : `xl/${target}`;
 }
+
+/** Spreadsheets keep 15 digits of a number: of a longer serial number the last ones are lost. */
+const isRounded = (cell: CellObject | undefined) => cell?.t === 'n' && Math.abs(Number(cell.v)) >= 1e15;
 
 /** How files name the form of dates that spreadsheets show as the country of the reader does. */
 const dateOfCountry = 'm/d/yy';

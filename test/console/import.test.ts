@@ -124,6 +124,25 @@ t.test('cells are read as people see them: zeros in front, dates, long numbers, 
   t.match(late, { header: ['Nr'], rows: [{ line: 4 }, { line: 6 }] }, 'lines are those of the file');
 });
 
+t.test('files of other programs are read: names with a prefix, no places of cells, empty texts', async (t) => {
+  const texts = `<sst xmlns="${main}"><si/><si><t>Nr</t></si><si><r><t>A</t></r><r><t>-1</t></r></si></sst>`;
+  const shared = '<row><c t="s"><v>1</v></c></row><row><c t="s"><v>2</v></c></row><row><c t="s"><v>0</v></c></row>';
+  const prefixed = `<x:worksheet xmlns:x="${main}"><x:sheetData>${shared.replaceAll(/<(?=\w)/g, '<x:').replaceAll('</', '</x:')}</x:sheetData></x:worksheet>`;
+  for (const content of [sheetXml(shared), prefixed])
+    t.strictSame(await readAll(zipOf(partsAround(content, [{ name: 'xl/sharedStrings.xml', content: texts }]))), [
+      ['Nr'],
+      ['A-1'],
+    ]);
+  const blank =
+    '<row r="1"><c r="A1" t="inlineStr"/><c r="B1" t="inlineStr"><is><t>Nr</t></is></c></row><row r="2"><c r="B2"><v>7</v></c></row>';
+  t.strictSame(await readAll(zipOf(partsAround(sheetXml(blank)))), [
+    ['', 'Nr'],
+    ['', '7'],
+  ]);
+  const long = workbook(sheet([['Nr'], [123], [2 ** 61]]));
+  t.match(await readSheet(new Blob([long])), { fault: 'rounded', line: 3 }, 'digits that a spreadsheet has lost');
+});
+
 t.test('CSV and what is pasted have the separator of their header', async (t) => {
   for (const text of ['a;b\n1;2,5', 'sep=;\r\na;b\r\n1;2,5\r\n', 'a\tb\n1\t2,5', '"a","b"\n1,"2,5"'])
     t.strictSame(await readAll(text), [
