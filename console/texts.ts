@@ -40,7 +40,6 @@ const changes: Record<string, string> = {
 };
 
 const english = {
-  skip: 'Skip to content',
   parts: 'Parts of this page',
   pages: 'Pages',
   noSuchPlace: 'There is no such page',
@@ -95,6 +94,7 @@ const english = {
   },
   places: {
     home: 'Home',
+    my: 'My devices',
     firstDevice: 'First device',
     devices: 'Devices',
     claim: 'Claim a device',
@@ -529,7 +529,9 @@ const english = {
     secretHint: 'The secret cannot be read again. If it is lost, make a new one.',
     newSecret: 'Make a new secret',
     newSecretOf: (serial: string) => `A new secret for ${serial}?`,
-    newSecretSays: 'The present secret ends, and the device is disconnected.',
+    newSecretSays:
+      'The present secret ends, and the device is disconnected. It must be set up again with the new one before it works.',
+    setUpAgain: 'Set this device up again',
     association: 'Association code',
     makeCodeOf: (serial: string) => `Make a new code for ${serial}?`,
     makeCodeSays:
@@ -683,7 +685,6 @@ const english = {
     sendVerb: 'Send',
     sent: 'The command was sent.',
     name: 'Command',
-    payload: 'Payload',
     payloadHint: 'JSON or text. It may be empty.',
     other: 'Another command',
     ask: (title: string) => `${title}?`,

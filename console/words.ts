@@ -1,7 +1,7 @@
 /** What customers read, in the language of the page: English until another one is loaded. */
 import { signal } from '@preact/signals';
 import { isolating } from './isolated.ts';
-import { english, type Words } from './languages/en.ts';
+import { english } from './languages/en.ts';
 
 const files = {
   de: async () => (await import('./languages/de.ts')).german,
@@ -24,7 +24,7 @@ export function browserLanguage(): Language {
 }
 
 /** Everything that looks a text up when it shows it, shows it in the language of the page. */
-export const texts: Words = isolating(english);
+export const texts = isolating(english);
 /** The language that was asked for last and is there. */
 export const spoken = signal<Language>('en');
 let wanted: Language = 'en';
@@ -36,7 +36,6 @@ export async function speak(language: Language): Promise<void> {
   const file = given instanceof Promise ? await given.catch(() => english) : given;
   if (wanted !== language) return;
   replace(texts, isolating(file));
-  document.documentElement.lang = file.language;
   spoken.value = language;
 }
 

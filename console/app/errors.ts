@@ -6,6 +6,8 @@ export class ApiError extends Error {
   override name = 'ApiError';
   readonly status: number;
   readonly requestId: string;
+  /** What is said to people in place of its message. */
+  said: string | undefined;
   readonly details: { path?: string; message?: string; [more: string]: unknown }[];
 
   constructor(status: number, body: unknown, requestId: string) {
@@ -31,8 +33,9 @@ export class ApiError extends Error {
 /** What is said to people: in English the sentence of the API, in other languages what they have for its status. */
 export function sentenceOf(error: unknown): string {
   const { message } = error as Error;
-  if (texts.language === 'en' || !(error instanceof ApiError)) return message;
-  return texts.refused[error.status] ?? texts.failed;
+  if (!(error instanceof ApiError)) return message;
+  if (error.said !== undefined) return error.said;
+  return texts.language === 'en' ? message : (texts.refused[error.status] ?? texts.failed);
 }
 
 /** Whether a proxy has answered that the service does not: its own answers have an id. */

@@ -29,6 +29,9 @@ export function can(action: 'create' | 'read' | 'update' | 'delete' | 'publish' 
   return me.value?.rights[kind]?.includes(action) ?? false;
 }
 
+/** Whether the person is an end-user, whose home is My devices. */
+export const isCustomer = (): boolean => me.value?.kind === 'endUser';
+
 /**
  * Reads who is signed in, and resolves to whether somebody is. The page stays as it is while that cannot be told.
  *

@@ -2,6 +2,7 @@
 import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
+import { BrandMark, useBranding } from '../claim/brand.tsx';
 import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -9,10 +10,11 @@ import { Loading, Page } from '../parts/page.tsx';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { api, online, unwrap } from './api.ts';
+import { Ending } from './ending.tsx';
 import { Keys } from './keys.tsx';
 import { Offline } from './offline.tsx';
 import { place } from './place.ts';
-import { accountId, can, lapse, me, signOut } from './session.ts';
+import { accountId, can, isCustomer, me, signOut } from './session.ts';
 
 const Home = place(async () => (await import('../home/home.tsx')).Home);
 const HomeList = place(async () => (await import('../home/lists.tsx')).HomeList);
@@ -34,7 +36,7 @@ const Account = place(async () => (await import('../account/account.tsx')).Accou
 
 /** Places, and the right without which one is not shown. */
 const places: readonly { path: string; icon: IconName; name: keyof typeof texts.places; shown: () => boolean }[] = [
-  { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') },
+  { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') && !isCustomer() },
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
   // A caller that makes devices needs no claim: it puts them into their organization.
@@ -70,15 +72,18 @@ export function Shell() {
       <div class="shell">
         <div class={open ? 'side open' : 'side'}>
           <div class="top">
-            <Link class="brand" href="/">
-              <Icon name="slipway" /> Slipway
-            </Link>
+            <Brand />
             <Keys places={reached.map(({ path, icon, name }) => ({ path, icon, name: texts.places[name] }))} />
             <button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>
               <Icon name="menu" /> {texts.menu}
             </button>
           </div>
           <nav aria-label={texts.menu}>
+            {isCustomer() && (
+              <a href="/console/my">
+                <Icon name="devices" /> {texts.places.my}
+              </a>
+            )}
             {reached.map(({ path: to, icon, name }) => (
               <Link key={to} href={to} aria-current={path.startsWith(to) ? 'page' : undefined}>
                 <Icon name={icon} /> {texts.places[name]}
@@ -129,6 +134,22 @@ export function Shell() {
   );
 }
 
+/** Customers are on the pages of their company. */
+function Brand() {
+  const { branding } = useBranding(isCustomer() ? accountId.value : '');
+  if (isCustomer())
+    return (
+      <a class="brand" href="/console/my">
+        {branding && <BrandMark branding={branding} />}
+      </a>
+    );
+  return (
+    <Link class="brand" href="/">
+      <Icon name="slipway" /> Slipway
+    </Link>
+  );
+}
+
 /** A page that is not there has a way home. */
 function NoSuchPlace() {
   return (
@@ -141,39 +162,17 @@ function NoSuchPlace() {
   );
 }
 
-/** A new account sees the first device, every other Home. */
+/** A new account sees the first device, every other Home; customers have a page of their own. */
 function Start() {
+  useEffect(() => {
+    if (isCustomer()) location.replace('/console/my');
+  }, []);
   const { data, error } = useLoad(
     () => unwrap(api.GET('/api/v1/devices/counts', { params: { query: { accountId: accountId.value } } })),
     [],
   );
+  if (isCustomer()) return <Loading />;
   if (error || !can('create', 'device')) return <Redirect to={can('read', 'device') ? '/home' : '/account'} replace />;
   if (!data) return <Loading />;
   return <Redirect to={data.counts.total === 0 ? '/first-device' : '/home'} replace />;
-}
-
-const noticeBefore = 5 * 60_000;
-
-/** Says five minutes before that the session ends. Only a login begins a new one; it leads back to this page. */
-function Ending() {
-  const [now, setNow] = useState(Date.now());
-  useEffect(() => {
-    const timer = setInterval(() => setNow(Date.now()), 15_000);
-    return () => clearInterval(timer);
-  }, []);
-  const left = Date.parse(me.value?.sessionExpires ?? '') - now;
-  if (!(left < noticeBefore)) return null;
-  return (
-    <div class="offline" role="status">
-      {texts.ending(Math.max(1, Math.ceil(left / 60_000)))}{' '}
-      <button
-        type="button"
-        onClick={() => {
-          lapse.value = 'ending';
-        }}
-      >
-        {texts.signInAgain}
-      </button>
-    </div>
-  );
 }

@@ -7,7 +7,7 @@ import { listen } from '../parts/live.ts';
 import { texts } from '../words.ts';
 
 const words = texts.claim;
-/** Values that are shown, and points that are looked through for them. */
+/** Values that are shown at first, and points that are looked through for them. */
 const maxShown = 6;
 const maxRead = 50;
 /** Milliseconds that a value may be ahead of its arrival; beyond them it is never the latest. */
@@ -92,33 +92,40 @@ function useValues(deviceId: string): readonly Shown[] {
       close();
     };
   }, [deviceId]);
-  return values.slice(0, maxShown);
+  return values;
+}
+
+/** The latest values of a device, and each new one as it comes. */
+export function LatestValues({ deviceId, most, none }: { deviceId: string; most: number; none: string }) {
+  const values = useValues(deviceId).slice(0, most);
+  return (
+    <section class="firstvalue" aria-label={words.values} aria-live="polite">
+      {values.length === 0 ? (
+        <p class="waiting">{none}</p>
+      ) : (
+        <dl>
+          {values.map(({ key, label, value, unit, time }) => (
+            <div key={key}>
+              <dt>{label}</dt>
+              <dd>
+                <b>{typeof value === 'number' ? number.format(value) : String(value)}</b>{' '}
+                {unit && <span class="unit">{unit}</span>}{' '}
+                <span class="small soft">
+                  <Ago iso={time} />
+                </span>
+              </dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </section>
+  );
 }
 
 export function FirstValue({ deviceId, at, again }: { deviceId: string; at: string; again: () => void }) {
-  const values = useValues(deviceId);
   return (
     <>
-      <section class="firstvalue" aria-label={words.values} aria-live="polite">
-        {values.length === 0 ? (
-          <p class="waiting">{words.waiting}</p>
-        ) : (
-          <dl>
-            {values.map(({ key, label, value, unit, time }) => (
-              <div key={key}>
-                <dt>{label}</dt>
-                <dd>
-                  <b>{typeof value === 'number' ? number.format(value) : String(value)}</b>{' '}
-                  {unit && <span class="unit">{unit}</span>}{' '}
-                  <span class="small soft">
-                    <Ago iso={time} />
-                  </span>
-                </dd>
-              </div>
-            ))}
-          </dl>
-        )}
-      </section>
+      <LatestValues deviceId={deviceId} most={maxShown} none={words.waiting} />
       <div class="row end">
         <button type="button" onClick={again}>
           {words.another}

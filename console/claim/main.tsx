@@ -49,7 +49,7 @@ function OfAccount({ account, onAccount }: { account: string; onAccount: (accoun
     <div class="panel">
       <BrandMark branding={branding} />
       <h1>{words.title}</h1>
-      <Claim key={account} account={account} code={given.code} at="/console/devices" onAccount={onAccount} />
+      <Claim key={account} account={account} code={given.code} at="/console/my" onAccount={onAccount} />
     </div>
   );
 }

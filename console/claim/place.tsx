@@ -9,7 +9,7 @@ export function ClaimPlace() {
   return (
     <Page title={texts.claim.title}>
       <section class="panel narrow claim">
-        <Claim account={accountId.value} code={readLabel(location.href).code} at="/console/devices" />
+        <Claim account={accountId.value} code={readLabel(location.href).code} at="/console/my" />
       </section>
     </Page>
   );

@@ -38,7 +38,7 @@ export function CommandFields() {
   return (
     <>
       <Field label={words.name} name="commandName" required placeholder="reboot" />
-      <TextArea label={words.payload} name="payload" hint={words.payloadHint} />
+      <TextArea label={texts.payload} name="payload" hint={words.payloadHint} />
     </>
   );
 }
@@ -81,7 +81,10 @@ export function Commands({ id }: { id: string }) {
           <h2>{words.send}</h2>
           {product.commands.length > 0 && (
             <div class="row">
-              <VerbButtons verbs={commandVerbs(product.commands, (order) => sendCommand(id, order))} start={start} />
+              <VerbButtons
+                verbs={commandVerbs(product.commands, (order) => sendCommand(id, order), words)}
+                start={start}
+              />
             </div>
           )}
           {product.commands.length === 0 && other}
@@ -113,7 +116,7 @@ export function Commands({ id }: { id: string }) {
           },
           {
             name: 'payload',
-            label: words.payload,
+            label: texts.payload,
             wrap: true,
             show: ({ payload }) => payload !== null && <code>{JSON.stringify(payload)}</code>,
           },

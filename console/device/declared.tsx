@@ -2,7 +2,6 @@
 import type { Entity } from '../app/entities.ts';
 import { type Schema, SchemaFields, valueFrom } from '../parts/schema.tsx';
 import type { Outcome, Verb } from '../parts/verbs.tsx';
-import { texts } from '../texts.ts';
 
 export type DeclaredCommand = Entity<'deviceTemplate'>['commands'][number];
 export interface Order {
@@ -14,7 +13,7 @@ export interface Order {
 export function commandVerbs(
   commands: readonly DeclaredCommand[],
   send: (order: Order) => Promise<unknown>,
-  words: { sent: string; sendVerb: string; ask: (title: string) => string; askSays: string } = texts.commands,
+  words: { sent: string; sendVerb: string; ask: (title: string) => string; askSays: string },
 ): Verb[] {
   return commands.map(({ name, title, description, parameters, confirm }) => {
     const run = async (order: Order): Promise<Outcome> => {

@@ -13,7 +13,7 @@ export function ErrorNote({ error }: { error: unknown }) {
       <p>{said}</p>
       {error instanceof ApiError && (
         <>
-          {said !== error.message && (
+          {texts.language !== 'en' && (
             <p class="small" lang="en">
               {error.message}
             </p>

@@ -1,11 +1,15 @@
 /** The language that a part of the page is in. */
 import { useLayoutEffect } from 'preact/hooks';
-import { type Language, speak, spoken } from '../words.ts';
+import { type Language, speak, spoken, texts } from '../words.ts';
 
 /** Whether the page is in this language; it changes to it. */
 export function useLanguage(language: Language): boolean {
   useLayoutEffect(() => {
     speak(language);
   }, [language]);
-  return spoken.value === language;
+  const shown = spoken.value;
+  useLayoutEffect(() => {
+    document.documentElement.lang = texts.language;
+  }, [shown]);
+  return shown === language;
 }

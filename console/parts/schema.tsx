@@ -1,5 +1,5 @@
 /** Fields of a form from a JSON Schema, and the value that they make. What has no field of its own is written as JSON. */
-import { texts } from '../texts.ts';
+import { texts } from '../words.ts';
 import { Check, Field, Select, TextArea, type Values } from './form.tsx';
 
 /** What is read of a schema; the API checks the rest. */
@@ -70,7 +70,7 @@ function partsOf({ schema, path }: Part, root: Schema): Part[] {
 const rootOf = (schema: Schema, path: string): Part => ({
   schema,
   path,
-  label: texts.commands.payload,
+  label: texts.payload,
   required: true,
 });
 

@@ -78,9 +78,11 @@ function AccountField({ account }: { account: string }) {
   return <Field label={words.account} name="accountId" required hint={words.accountHint} />;
 }
 
-/** Whether what was typed is wrong, and nothing more is to be said. */
-const isWrong = (error: unknown, status: number) =>
-  error instanceof ApiError && error.status === status && error.details.length === 0;
+/** Says what was typed wrong, where the API says no more than that it refuses it. */
+function tell(error: unknown, status: number, said: string): never {
+  if (error instanceof ApiError && error.status === status && error.details.length === 0) error.said = said;
+  throw error;
+}
 
 export function Password({
   account,
@@ -94,9 +96,9 @@ export function Password({
 }) {
   const save = async ({ emailAddress = '', password = '', accountId = '' }: Values) => {
     const body = { emailAddress, password, accountId };
-    const answer = await unwrap(api.POST('/api/v1/auth/login-user', { body })).catch((error) => {
-      throw isWrong(error, 401) ? new Error(words.wrong) : error;
-    });
+    const answer = await unwrap(api.POST('/api/v1/auth/login-user', { body })).catch((error) =>
+      tell(error, 401, words.wrong),
+    );
     if ('mfaRequired' in answer) onSecond(answer);
     else await begin(answer.csrfToken);
   };
@@ -131,9 +133,9 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
   const [sent, setSent] = useState(false);
   const save = async ({ code = '' }: Values) => {
     const body = { mfaMethod: method as 'totp', code };
-    const answer = await unwrap(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body })).catch((error) => {
-      throw isWrong(error, 400) ? new Error(words.wrongCode) : error;
-    });
+    const answer = await unwrap(api.POST('/api/v1/auth/mfa-login-user', { params, headers, body })).catch((error) =>
+      tell(error, 400, words.wrongCode),
+    );
     federatedSecondStep.value = undefined;
     await begin(answer.csrfToken);
   };

@@ -118,7 +118,7 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   await page.getByText('This device is yours now.').waitFor();
   await page.getByRole('link', { name: 'Open the device' }).click();
   await page.getByRole('heading', { name: second.device.serialNumber, level: 1 }).waitFor();
-  await page.goto('/console/');
+  await page.goto('/console/account');
   await page.getByRole('button', { name: 'Menu' }).click();
   await page.getByRole('link', { name: 'Claim a device' }).click();
   await page.getByRole('heading', { name: 'Claim a device' }).waitFor();
