@@ -55,10 +55,17 @@ const connectivityShape = Type.Object({
     },
   ),
 });
+const connectivityQuery = Type.Object({
+  lines: Type.Optional(
+    Type.Boolean({ default: true, description: 'Whether `lines` has the commands; without, each is empty.' }),
+  ),
+});
 const connectivityAnswer = Type.Object(
   { connectivity: connectivityShape },
   { description: 'Where and how the device connects. It holds no secret.' },
 );
+
+const noLines = { mosquitto: '', python: '', node: '', arduino: '', espIdf: '', microPython: '', zephyr: '', curl: '' };
 
 const states = ['defined', 'activated', 'associated', 'reserved'] as const;
 const countsQuery = Type.Object({ accountId: text });
@@ -89,10 +96,11 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
         summary: 'Read where and how a device connects, with commands that you can run',
         description: 'The commands have a place for the secret, which the service does not know.',
         params: idParams,
+        querystring: connectivityQuery,
         response: { 200: connectivityAnswer },
       },
     },
-    async ({ caller, params, hostname, protocol, host }) => {
+    async ({ caller, params, query, hostname, protocol, host }) => {
       const device = demandLive(findReached(ctx, caller, 'devices', params.id));
       const broker = new URL(brokerUrl(ctx));
       // Without a public address, the name by which the caller has reached us is the best one that is known.
@@ -133,7 +141,7 @@ export function connectivityRoutes(app: App, ctx: RegistryContext): void {
           clientId: device.id,
           username: device.id,
           topics: channels,
-          lines: connectLines(message),
+          lines: query.lines === false ? noLines : connectLines(message),
         },
       };
     },
