@@ -12,9 +12,9 @@ const root = join(import.meta.dirname, '..');
 const outdir = join(root, 'dist/console');
 
 /** The pages, and where each begins. Those of customers are bundled by themselves: what only the console needs is in none of their files. */
-const pages = { 'index.html': 'app', 'claim.html': 'claim' };
+const pages = { 'index.html': 'app', 'claim.html': 'claim', 'my.html': 'my' };
 const styles = { 'style.css': 'console/app/style.css', 'guide.css': 'console/guide/guide.css' };
-const bundles = [['app'], ['claim']];
+const bundles = [['app'], ['claim'], ['my']];
 const mainOf = (folder) => `console/${folder}/main.tsx`;
 
 const bundle = (entryPoints) =>

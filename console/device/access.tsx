@@ -2,7 +2,7 @@
 import { useMemo, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { type Entity, make, readList } from '../app/entities.ts';
-import { accountId, can } from '../app/session.ts';
+import { accountId, can, isCustomer } from '../app/session.ts';
 import { LinkWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { type EntityList, EntityPart } from '../parts/entity-page.tsx';
@@ -43,12 +43,25 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
       return { said: '', note: <Once says={texts.firstDevice.secretOnce} label={words.secret} text={secret} /> };
     },
   };
-  return (
-    <section class="panel">
-      <h2>{words.secret}</h2>
+  const shown = (
+    <>
       {notes}
       <p>{words.secretHint}</p>
       <VerbButtons verbs={[making]} start={start} />
+    </>
+  );
+  return (
+    <section class="panel">
+      <h2>{words.secret}</h2>
+      {isCustomer() ? (
+        // A product of a customer works; who builds devices finds it.
+        <details>
+          <summary>{words.setUpAgain}</summary>
+          {shown}
+        </details>
+      ) : (
+        shown
+      )}
       {dialog}
     </section>
   );

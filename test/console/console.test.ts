@@ -112,8 +112,10 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
   await service.device({ serialNumber: 'SN-OTHER' });
   const { page, errors } = await openPage(t, browser, service);
   await signIn(page, person.email, person.password);
-  await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
-  await page.getByRole('link', { name: 'Devices', exact: true }).click();
+  await page.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
+  await page.getByRole('link', { name: 'SN-OWN' }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-OTHER' }).count(), 0);
+  await page.goto('/console/devices');
   await page.getByRole('link', { name: 'SN-OWN' }).waitFor();
   t.equal(await page.getByRole('link', { name: 'SN-OTHER' }).count(), 0);
   t.strictSame(
@@ -122,7 +124,7 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
       .getByRole('link')
       .allTextContents()
       .then((all) => all.map((one) => one.trim())),
-    ['Home', 'Devices', 'Claim a device', 'Organizations', 'People', 'Account'],
+    ['My devices', 'Devices', 'Claim a device', 'Organizations', 'People', 'Account'],
   );
   t.equal(await page.getByRole('button', { name: 'New device' }).count(), 0);
   t.strictSame(errors, []);

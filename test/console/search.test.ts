@@ -201,7 +201,7 @@ t.test('an end-user on a phone finds its own only', async (t) => {
   await service.device({ serialNumber: 'PHONE-OWN', organizationId: organization.id });
   await service.device({ serialNumber: 'PHONE-OTHER' });
   const { page, errors } = await openPage(t, browser, service, { viewport: { width: 360, height: 740 } });
-  await signIn(page, person.email, person.password);
+  await signIn(page, person.email, person.password, '/console/devices');
   await page.getByRole('button', { name: 'Find anything' }).click();
   await palette(page).fill('phone');
   await option(page, /PHONE-OWN/).waitFor();

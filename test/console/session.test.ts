@@ -69,7 +69,7 @@ t.test('another person who signs in over a page starts afresh', async (t) => {
   await create();
   await login(page).waitFor();
   await signInOver(page, person.password, person.email);
-  await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+  await page.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
   t.equal(await page.getByRole('dialog').count(), 0);
   t.match(await page.locator('.who').textContent(), person.email);
 });
@@ -154,7 +154,7 @@ t.test('a tab hears at once of a login and of a logout in another tab, and may g
   await login(first)
     .getByRole('button', { name: `Go on as ${person.email}` })
     .click();
-  await first.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
+  await first.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
   t.match(await first.locator('.who').textContent(), person.email);
 });
 

@@ -1,6 +1,6 @@
 /**
- * Serves the console: one page for all its addresses, the page to which labels lead, files whose names change with what they hold, and
- * the guide.
+ * Serves the console: one page for all its addresses, the page to which labels lead, the home of customers, files whose names change
+ * with what they hold, and the guide.
  */
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -55,7 +55,10 @@ export async function consoleRoutes(app: App): Promise<void> {
   for (const [name, paths] of [
     ['index.html', ['/console', '/console/*']],
     ['claim.html', ['/claim']],
+    ['my.html', ['/console/my', '/console/my/*']],
   ] as const) {
+    // A build may be older than the sources.
+    if (!existsSync(`${root}${name}`)) continue;
     const page = makeConstant(readFileSync(`${root}${name}`, 'utf8').replaceAll('{{prefix}}', app.headerPrefix));
     for (const path of paths) app.get(path, { schema: { hide: true } }, (_, reply) => sendPage(reply, page));
   }

@@ -1,0 +1,141 @@
+/** A device of a customer: its values, what it can do, and what becomes of it. Everything else is behind "Details". */
+import { ApiError, api, unwrap } from '../app/api.ts';
+import { change } from '../app/entities.ts';
+import { can } from '../app/session.ts';
+import { LatestValues } from '../claim/first-value.tsx';
+import { Ago } from '../parts/ago.tsx';
+import { ErrorNote } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { Badge, Loading } from '../parts/shown.tsx';
+import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
+import { texts } from '../words.ts';
+import { commandsOf } from './commands.tsx';
+import { GiveAway } from './give-away.tsx';
+import { MyPage } from './page.tsx';
+import { type Mine, nameOf, readMine } from './read.ts';
+import { Share } from './share.tsx';
+import { words } from './words.ts';
+
+/** Milliseconds until it is read again. */
+const readEvery = 15_000;
+const maxValues = 24;
+
+export function Device({ id, brand }: { id: string; brand: string }) {
+  const { data: device, error, reload } = useLoad(() => readMine(id), [id], readEvery);
+  const { start, notes, dialog } = useVerbs(reload);
+  if (!device)
+    return (
+      <MyPage title={words.title} brand={brand} isBelow>
+        {error ? <ErrorNote error={error} /> : <Loading />}
+      </MyPage>
+    );
+  const name = nameOf(device);
+  const commands = commandsOf(device);
+  return (
+    <MyPage title={name} brand={brand} isBelow>
+      <p class="row">
+        <Badge
+          kind={device.connected ? 'good' : undefined}
+          text={device.connected ? texts.online : texts.offlineShort}
+        />
+        {!device.connected && (
+          <span class="small soft">
+            {device.lastConnected ? (
+              <>
+                {words.lastConnected} <Ago iso={device.lastConnected} />
+              </>
+            ) : (
+              words.neverConnected
+            )}
+          </span>
+        )}
+        <span class="small soft">
+          {device.deviceTemplate?.name}
+          {name !== device.serialNumber && <> · {device.serialNumber}</>}
+        </span>
+      </p>
+      {notes}
+      <div class="grid">
+        <section class="panel">
+          <h2>{texts.claim.values}</h2>
+          <LatestValues deviceId={id} most={maxValues} none={words.noValues} />
+        </section>
+        {commands.length > 0 && (
+          <section class="panel">
+            <h2>{words.commands}</h2>
+            <div class="row">
+              <VerbButtons verbs={commands} start={start} />
+            </div>
+          </section>
+        )}
+      </div>
+      <div class="row gap">
+        <VerbButtons verbs={verbsOf(device)} start={start} />
+        <a class="button" href={`/console/devices/${id}`}>
+          {words.details}
+        </a>
+      </div>
+      {dialog}
+    </MyPage>
+  );
+}
+
+function verbsOf(device: Mine): (Verb | false)[] {
+  const { organizationId } = device;
+  const name = nameOf(device);
+  const mayChange = can('update', 'device');
+  return [
+    organizationId !== null &&
+      can('create', 'endUser') && {
+        text: words.share,
+        dialog: (_, close) => <Share name={name} organizationId={organizationId} close={close} />,
+      },
+    organizationId !== null &&
+      mayChange && {
+        text: words.giveAway,
+        dialog: (_, close) => <GiveAway id={device.id} name={name} close={close} />,
+      },
+    mayChange && {
+      text: words.rename,
+      form: {
+        title: words.renameOf(name),
+        values: { name: device.name },
+        fields: () => [{ name: 'name', label: words.name, maxLength: 255, autoComplete: 'off' }],
+        save: async ({ name: given }) => {
+          await change('device', device, { name: given ?? null });
+        },
+      },
+    },
+    asking(device, name),
+    organizationId !== null && mayChange && removing(device, name),
+  ];
+}
+
+function asking({ id }: Mine, name: string): Verb {
+  return {
+    text: words.support,
+    form: {
+      title: words.supportOf(name),
+      verb: words.supportVerb,
+      fields: () => [words.supportSays, { name: 'message', label: words.supportMessage, isLong: true }],
+      save: async ({ message }) => {
+        await unwrap(api.POST('/api/v1/devices/{id}/support', { params: { path: { id } }, body: { message } }));
+        return { said: words.supportSent };
+      },
+    },
+  };
+}
+
+function removing(device: Mine, name: string): Verb {
+  return {
+    text: words.remove,
+    kind: 'danger',
+    ask: { title: words.removeOf(name), says: words.removeSays },
+    run: async () => {
+      await change('device', device, { organizationId: null }).catch((error) => {
+        throw error instanceof ApiError && error.status === 403 ? new Error(words.mayNotRemove) : error;
+      });
+      return { said: words.removed(name), to: '/' };
+    },
+  };
+}

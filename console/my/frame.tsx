@@ -1,0 +1,63 @@
+/** What is around each page of customers: whose products these are, the ways from here, and who is signed in. */
+import { Suspense } from 'preact/compat';
+import { Link, Route, Switch, useLocation } from 'wouter-preact';
+import { online } from '../app/api.ts';
+import { Ending } from '../app/ending.tsx';
+import { Offline } from '../app/offline.tsx';
+import { place } from '../app/place.ts';
+import { accountId, can, me, signOut } from '../app/session.ts';
+import { BrandMark, useBranding } from '../claim/brand.tsx';
+import { Boundary } from '../parts/boundary.tsx';
+import { Loading } from '../parts/shown.tsx';
+import { leave } from '../parts/unsaved.ts';
+import { texts } from '../words.ts';
+import { Devices } from './devices.tsx';
+import { words } from './words.ts';
+
+const Device = place(async () => (await import('./device.tsx')).Device);
+
+export function Frame() {
+  const [path] = useLocation();
+  const { branding } = useBranding(accountId.value);
+  const brand = branding?.name ?? '';
+  return (
+    <>
+      <a class="skip" href="#main">
+        {texts.skip}
+      </a>
+      {!online.value && <Offline />}
+      <Ending />
+      <div class="my branded">
+        <header>
+          {branding && <BrandMark branding={branding} />}
+          <nav aria-label={texts.menu}>
+            <Link href="/" aria-current={path === '/' ? 'page' : undefined}>
+              {words.title}
+            </Link>
+            {can('update', 'organization') && <a href="/console/organizations">{words.organizations}</a>}
+            {can('update', 'endUser') && <a href="/console/people">{words.people}</a>}
+            <a href="/console/account">{words.account}</a>
+          </nav>
+          <p class="who">
+            <span>{me.value?.emailAddress}</span>
+            <button type="button" onClick={() => leave(signOut)}>
+              {texts.signOut}
+            </button>
+          </p>
+        </header>
+        <main id="main" tabIndex={-1}>
+          <Boundary of={path}>
+            <Suspense fallback={<Loading />}>
+              <Switch>
+                <Route path="/:id">{({ id }) => <Device key={id} id={id} brand={brand} />}</Route>
+                <Route>
+                  <Devices brand={brand} />
+                </Route>
+              </Switch>
+            </Suspense>
+          </Boundary>
+        </main>
+      </div>
+    </>
+  );
+}

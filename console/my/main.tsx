@@ -1,0 +1,58 @@
+/** My devices, `/console/my`: the home of customers. It bears the name, colour and logo of the account, and speaks their language. */
+import { render } from 'preact';
+import { Suspense } from 'preact/compat';
+import { Router } from 'wouter-preact';
+import { Starting } from '../app/offline.tsx';
+import { place } from '../app/place.ts';
+import { lapse, state } from '../app/session.ts';
+import { Boundary } from '../parts/boundary.tsx';
+import { Uncopied } from '../parts/copy.tsx';
+import { Question } from '../parts/dialog.tsx';
+import { keepFocus } from '../parts/focus.ts';
+import { useLanguage } from '../parts/language.ts';
+import { Loading } from '../parts/shown.tsx';
+import { Toasts } from '../parts/toast.tsx';
+import { guardPage } from '../parts/unsaved.ts';
+import { browserLanguage } from '../words.ts';
+import { Frame } from './frame.tsx';
+import { words } from './words.ts';
+
+// Who is signed in needs neither.
+const SignIn = place(async () => (await import('../sign-in/sign-in.tsx')).SignIn);
+const SignInAgain = place(async () => (await import('../sign-in/again.tsx')).SignInAgain);
+
+function My() {
+  const isSpoken = useLanguage(browserLanguage());
+  if (!isSpoken) return <Loading />;
+  if (state.value === 'starting') return <Starting />;
+  if (state.value !== 'in')
+    return (
+      <Suspense fallback={<Loading />}>
+        <SignIn hint={words.signInHint} />
+      </Suspense>
+    );
+  return (
+    <Router base="/console/my">
+      <Frame />
+      {lapse.value !== undefined && (
+        <Suspense fallback={null}>
+          <SignInAgain />
+        </Suspense>
+      )}
+    </Router>
+  );
+}
+
+guardPage();
+keepFocus();
+const root = document.getElementById('app');
+if (root)
+  render(
+    <Boundary>
+      <My />
+      <Question />
+      <Uncopied />
+      <Toasts />
+    </Boundary>,
+    root,
+  );

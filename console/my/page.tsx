@@ -1,0 +1,46 @@
+/** The head of a page of customers, without a word of the API. */
+import type { ComponentChildren } from 'preact';
+import { useEffect } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { isolated } from '../isolated.ts';
+import { Heading } from '../parts/shown.tsx';
+import { Stale } from '../parts/stale.tsx';
+import { words } from './words.ts';
+
+/** `brand` is whose product it is. */
+export function MyPage({
+  title,
+  brand,
+  isBelow,
+  actions,
+  children,
+}: {
+  title: string;
+  brand: string;
+  /** Whether the way back to all devices is shown. */
+  isBelow?: boolean;
+  actions?: ComponentChildren;
+  children: ComponentChildren;
+}) {
+  useEffect(() => {
+    document.title = [title, brand]
+      .filter((part) => part !== '')
+      .map(isolated)
+      .join(' · ');
+  }, [title, brand]);
+  return (
+    <>
+      {isBelow && (
+        <p>
+          <Link href="/">‹ {words.title}</Link>
+        </p>
+      )}
+      <div class="head">
+        <Heading title={title} />
+        {actions}
+      </div>
+      <Stale />
+      {children}
+    </>
+  );
+}

@@ -1,0 +1,71 @@
+/** Who else has a device: people of its organization. */
+import { type Entity, make, readList, remove } from '../app/entities.ts';
+import { can, me } from '../app/session.ts';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { useLoad } from '../parts/load.ts';
+import { NameOf, nameOf } from '../parts/names.tsx';
+import { Badge, Loading } from '../parts/shown.tsx';
+import { failed, toast } from '../parts/toast.tsx';
+import { emailsOf } from '../people/emails.ts';
+import { texts } from '../words.ts';
+import { words } from './words.ts';
+
+/** With which a device is shared. */
+const offered = ['organization:viewer', 'organization:operator'] as const;
+type Person = Entity<'endUser'> & { email: string };
+
+async function readPeople(organizationId: string): Promise<Person[]> {
+  const { results = [] } = await readList('endUser', 1, { organizationId });
+  const emails = await emailsOf(results);
+  return results.map((one) => ({ ...one, email: emails.get(one.userId) ?? one.name ?? '–' }));
+}
+
+export function Share({ name, organizationId, close }: { name: string; organizationId: string; close: () => void }) {
+  const { data, error, reload } = useLoad(() => readPeople(organizationId), [organizationId]);
+  const share = async ({ emailAddress = '', roleId }: Values, form: HTMLFormElement) => {
+    await make('endUser', { organizationId, roleId, createIdmUser: true, idmUserEmail: emailAddress });
+    toast(words.shared(emailAddress));
+    form.reset();
+    reload();
+  };
+  return (
+    <Dialog title={words.shareOf(name)} onClose={close}>
+      <p>{words.shareSays(nameOf('organization', organizationId) ?? '…')}</p>
+      <Form save={share} verb={words.share}>
+        <Field label={texts.signIn.email} name="emailAddress" type="email" autoComplete="off" required />
+        <Select
+          label={words.role}
+          name="roleId"
+          options={offered.map((role) => [role, words.roles[role] ?? role] as const)}
+        />
+      </Form>
+      <h3>{words.whoHas}</h3>
+      {!data && (error ? <ErrorNote error={error} /> : <Loading />)}
+      <ul class="people">
+        {data?.map((one) => (
+          <li key={one.id} class="row apart">
+            <span>
+              {one.email} {one.userId === me.value?.id && <Badge text={words.you} />}
+              <br />
+              <span class="small soft">{words.roles[one.roleId] ?? <NameOf kind="role" id={one.roleId} />}</span>
+            </span>
+            {one.userId !== me.value?.id && can('delete', 'endUser') && (
+              <ActionButton
+                label={words.unshare}
+                of={one.email}
+                act={async () => {
+                  const undo = await remove('endUser', one);
+                  toast(words.unshared(one.email), undo);
+                  reload();
+                }}
+                onError={failed}
+              />
+            )}
+          </li>
+        ))}
+      </ul>
+      <CloseButton onClose={close} />
+    </Dialog>
+  );
+}
