@@ -320,6 +320,7 @@ t.test(
     const nothing = await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=XL-`);
     t.equal(nothing.devices.results.length, 1, 'nothing is made yet');
     await press(page, 'There already 1');
+    await tried.getByRole('row', { name: /^2 XL-0001/ }).waitFor({ state: 'detached' });
     await tried.getByRole('row', { name: /^3 XL-0002 There already/ }).waitFor();
     t.equal(await tried.locator('tbody tr').count(), 1);
     await inDialog(page, 'Make 22 devices');
