@@ -3,13 +3,14 @@ import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import type { Entity } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { ActionButton, Field, Form, TextArea, type Values } from '../parts/form.tsx';
+import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Time, timeText } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
+import { CommandFields, payloadOf } from './command-fields.tsx';
 import { commandVerbs, type Order } from './declared.tsx';
 
 const words = texts.commands;
@@ -22,26 +23,6 @@ const kinds: Record<string, Kind> = {
   timedOut: 'bad',
 };
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
-
-/** The typed payload: parsed as JSON if it is JSON, else the text itself. */
-export function payloadOf(text: string | undefined): { payload?: unknown } {
-  if (text === undefined) return {};
-  try {
-    return { payload: JSON.parse(text) as unknown };
-  } catch {
-    return { payload: text };
-  }
-}
-
-/** The fields of a command, also of one that goes to many devices. */
-export function CommandFields() {
-  return (
-    <>
-      <Field label={words.name} name="commandName" required placeholder="reboot" />
-      <TextArea label={texts.payload} name="payload" hint={words.payloadHint} />
-    </>
-  );
-}
 
 /** What the product of a device declares; whoever reads a device may read it. */
 export async function readProduct(id: string) {

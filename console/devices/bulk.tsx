@@ -1,15 +1,18 @@
 /** Move, command, update, regenerate or delete many devices: first a dry run that says how many, then a job. */
+import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
+import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
-import { CommandFields, payloadOf } from '../device/commands.tsx';
-import { NewRollout } from '../firmware/new-rollout.tsx';
+import { CommandFields, payloadOf } from '../device/command-fields.tsx';
 import { Dialog } from '../parts/dialog.tsx';
 import { Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import type { DeviceFilter } from './query.ts';
+
+const NewRollout = place(async () => (await import('../firmware/new-rollout.tsx')).NewRollout);
 
 const words = texts.bulk;
 type Action = 'move' | 'command' | 'regenerate' | 'delete';
@@ -65,15 +68,17 @@ export function Bulk({
         </button>
       )}
       {rolling && (
-        <NewRollout
-          target={selected.size > 0 ? { deviceIds: [...selected] } : { filter }}
-          says={says.filter(Boolean).join(' ')}
-          onClose={() => setRolling(false)}
-          onDone={() => {
-            setRolling(false);
-            toast(words.rolloutStarted);
-          }}
-        />
+        <Suspense fallback={null}>
+          <NewRollout
+            target={selected.size > 0 ? { deviceIds: [...selected] } : { filter }}
+            says={says.filter(Boolean).join(' ')}
+            onClose={() => setRolling(false)}
+            onDone={() => {
+              setRolling(false);
+              toast(words.rolloutStarted);
+            }}
+          />
+        </Suspense>
       )}
       {action && <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />}
     </div>

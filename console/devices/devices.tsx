@@ -1,8 +1,10 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
+import { Suspense } from 'preact/compat';
 import { useState } from 'preact/hooks';
 import { useLocation, useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, unwrap } from '../app/api.ts';
+import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { copy } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
@@ -19,12 +21,13 @@ import { Bulk, actions as bulkActions, Run } from './bulk.tsx';
 import { Chips } from './chips.tsx';
 import { Columns, useColumns } from './columns.tsx';
 import { exportDevices } from './files.tsx';
-import { Import } from './import.tsx';
 import { filterOf, readRows } from './query.ts';
 import { SameSerial, useSameSerial } from './same-serial.tsx';
 import { Toolbar } from './toolbar.tsx';
 
 const words = texts.devices;
+const Import = place(async () => (await import('./import.tsx')).Import);
+
 /** Milliseconds between two looks at what the table shows. */
 const liveEvery = 4000;
 
@@ -125,7 +128,11 @@ export function Devices() {
       />
       <Pager page={page} pageSize={pageSize} count={count} onPage={(to) => set({ page: String(to) })} />
       {open === 'new' && <New onClose={() => setOpen(undefined)} onMade={reload} />}
-      {open === 'import' && <Import onClose={() => setOpen(undefined)} onDone={reload} />}
+      {open === 'import' && (
+        <Suspense fallback={null}>
+          <Import onClose={() => setOpen(undefined)} onDone={reload} />
+        </Suspense>
+      )}
       {open === 'columns' && (
         <Columns shown={shown} choose={choose} product={filter.deviceTemplateId} onClose={() => setOpen(undefined)} />
       )}
