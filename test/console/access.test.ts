@@ -86,9 +86,9 @@ t.test('by keyboard alone: sign in, search, list the keys, open a device', async
   await page.keyboard.type('correct horse battery');
   await page.keyboard.press('Enter');
   await headingHasFocus(page, 'Devices');
-  await page.getByRole('link', { name: 'SN-0001' }).waitFor();
+  await page.getByRole('link', { name: 'SN-0001', exact: true }).waitFor();
   await page.keyboard.press('?');
-  await page.getByRole('dialog', { name: 'Keys' }).waitFor();
+  await page.getByRole('dialog', { name: 'Keys', exact: true }).waitFor();
   await page.keyboard.press('Escape');
   await page.getByRole('dialog').waitFor({ state: 'detached' });
   await page.keyboard.press('/');
@@ -124,7 +124,7 @@ t.test('keys of one character are switched off for a browser, and on again', asy
 });
 
 const inMenu = (page: Page, place: string) =>
-  page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: place });
+  page.getByRole('navigation', { name: 'Menu', exact: true }).getByRole('link', { name: place });
 const heading = (page: Page, name: string) => page.getByRole('heading', { level: 1, name, exact: true });
 /** Waits for a place. A link to it has the same name, and has had the focus before. */
 const headingHasFocus = (page: Page, name: string) => heading(page, name).and(page.locator(':focus')).waitFor();
@@ -168,7 +168,7 @@ t.test('the focus stays on a button that works, that is refused, and that has do
   // At the last page "Next" has nothing more to do.
   await makeDevices(service, 60, 'FOCUS-');
   await go(page, 'devices?q=FOCUS-');
-  await page.getByRole('button', { name: 'Next' }).focus();
+  await page.getByRole('button', { name: 'Next', exact: true }).focus();
   await page.keyboard.press('Enter');
   await page.getByText('Page 2 of 2').waitFor();
   t.equal(await focused(page), 'Next');
@@ -189,7 +189,7 @@ t.test(
     await page.waitForURL(/q=SN-PLACES/);
     await page.getByRole('row', { name: /SN-PLACES/ }).waitFor();
     t.equal(await page.getByLabel('Search').and(page.locator(':focus')).count(), 1);
-    await page.getByRole('link', { name: 'SN-PLACES' }).press('Enter');
+    await page.getByRole('link', { name: 'SN-PLACES', exact: true }).press('Enter');
     await headingHasFocus(page, 'SN-PLACES');
     await page.getByRole('link', { name: 'Log', exact: true }).press('Enter');
     await page.waitForURL(new RegExp(`${device.id}/log`));
@@ -256,15 +256,15 @@ t.test('a dialog gives the focus back, and when what had it is gone it goes to w
   await makeDevices(service, 2, 'GIVE-');
   const { page, errors } = await openAs(t, browser, service, 'devices?q=GIVE-');
   for (const end of ['Escape', 'Cancel']) {
-    await page.getByRole('button', { name: 'New device' }).press('Enter');
+    await page.getByRole('button', { name: 'New device', exact: true }).press('Enter');
     await page.getByRole('dialog').getByLabel('Serial number').waitFor();
     if (end === 'Escape') await page.keyboard.press(end);
     else await page.getByRole('button', { name: end }).press('Enter');
     await page.getByRole('dialog').waitFor({ state: 'detached' });
     t.equal(await focused(page), 'New device', end);
   }
-  await page.getByRole('button', { name: 'Actions of GIVE-0' }).press('Enter');
-  await page.getByRole('menuitem', { name: 'Delete' }).press('Enter');
+  await page.getByRole('button', { name: 'Actions of GIVE-0', exact: true }).press('Enter');
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).press('Enter');
   await page.getByText('This concerns 1 device.').waitFor();
   await page
     .getByRole('dialog')

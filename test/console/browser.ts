@@ -5,6 +5,7 @@ import { dirname, join } from 'node:path';
 import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.ts';
+import { patience } from '../support/until.ts';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
@@ -82,7 +83,7 @@ const usual = (service: Service) => ({ baseURL: service.server.url, locale: 'en-
 
 /** Answers that a test provokes may fail, so failed requests are no errors. */
 function watch(page: Page, service: Service): Watched {
-  page.setDefaultTimeout(15_000);
+  page.setDefaultTimeout(patience * 1000);
   const errors: string[] = [];
   const foreign: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
@@ -156,8 +157,8 @@ export async function signIn(
   await page.getByLabel('Password', { exact: true }).fill(password);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page
-    .getByRole('button', { name: 'Sign out' })
-    .or(page.getByRole('button', { name: 'Menu' }))
+    .getByRole('button', { name: 'Sign out', exact: true })
+    .or(page.getByRole('button', { name: 'Menu', exact: true }))
     .first()
     .waitFor();
 }

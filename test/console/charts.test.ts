@@ -57,7 +57,7 @@ async function drawn(page: Page) {
 async function csvOf(page: Page, title: string): Promise<string> {
   const [file] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: `CSV: values of ${title}` }).click(),
+    page.getByRole('button', { name: `CSV: values of ${title}`, exact: true }).click(),
   ]);
   return `${file.suggestedFilename()}\n${await readFile(await file.path(), 'utf8')}`;
 }
@@ -171,7 +171,7 @@ t.test('a part is chosen by dragging, shown finer, kept in the address, and left
   const span = Number(searchParams.get('to')) - Number(searchParams.get('from'));
   t.ok(span > 13 * 60 * minute && span < 17 * 60 * minute, `a tenth of a week: ${span / minute / 60} h`);
   await page.reload();
-  await page.getByRole('button', { name: 'Show the whole range' }).click();
+  await page.getByRole('button', { name: 'Show the whole range', exact: true }).click();
   await page.waitForURL((url) => !url.searchParams.has('from'));
 });
 
@@ -233,7 +233,7 @@ t.test('a part is chosen by buttons, by keys, and by typing it', async (t) => {
   await page.reload();
   await page.getByText('Type a range').click();
   t.equal(await page.getByLabel('From', { exact: true }).inputValue(), local(40), 'the fields say what is shown');
-  await page.getByRole('button', { name: 'Show the whole range' }).click();
+  await page.getByRole('button', { name: 'Show the whole range', exact: true }).click();
   await page.waitForURL((url) => !url.searchParams.has('from'));
   t.strictSame(errors, []);
 });
@@ -269,7 +269,7 @@ t.test('two fingers zoom a chart and move it, and one scrolls the page', async (
   await fingers([0.5], [0.6], [0.9]);
   // One of the two is beside the chart.
   await fingers([-0.2, 0.5], [-0.2, 0.9]);
-  await page.getByRole('button', { name: 'Zoom out' }).click();
+  await page.getByRole('button', { name: 'Zoom out', exact: true }).click();
   await page.waitForURL((url) => url.href !== after);
   shows(t, shownBy(page), 40, 15, 'one finger has changed nothing');
   t.strictSame(errors, []);
@@ -332,7 +332,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   t.match(rows.at(-1), /^20\d\d-.*Z,'=CHART-4,Air,7$/);
   const [picture] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: 'PNG: picture of Air' }).click(),
+    page.getByRole('button', { name: 'PNG: picture of Air', exact: true }).click(),
   ]);
   t.equal((await readFile(await picture.path())).subarray(1, 4).toString(), 'PNG');
 
@@ -341,7 +341,7 @@ t.test('devices are compared, and their values go to a file and a picture; a gap
   await page.keyboard.press('Home');
   for (let n = 0; n < 10; n += 1) await page.keyboard.press('ArrowRight');
   await page.locator('.readout').getByText('CHART-3 –').waitFor();
-  await page.getByRole('button', { name: 'Remove =CHART-4' }).click();
+  await page.getByRole('button', { name: 'Remove =CHART-4', exact: true }).click();
   await page.waitForURL((url) => !url.searchParams.has('with'));
   t.strictSame(errors, []);
 });

@@ -78,7 +78,7 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   t.equal(colour, 'rgb(10, 125, 85)');
   await page.getByLabel('Email address').fill('ada@example.com');
   await page.getByLabel('Password', { exact: true }).fill('a long secret of hers');
-  await page.getByRole('button', { name: 'Create login and claim' }).click();
+  await page.getByRole('button', { name: 'Create login and claim', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
   await page.getByText('Waiting for its first value').waitFor();
   await looksRight(t, page, 'claim-waiting');
@@ -99,29 +99,29 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
 
   // A second device: by typing, with the login that there is, and once the address is confirmed.
   const second = await labelled();
-  await page.getByRole('button', { name: 'Claim another' }).click();
+  await page.getByRole('button', { name: 'Claim another', exact: true }).click();
   await page.getByLabel('Code on the label').fill(second.code.toLowerCase());
-  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByRole('button', { name: 'Continue', exact: true }).click();
   await page.getByText(second.device.serialNumber).waitFor();
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByText('Confirm your email address before').waitFor();
   await looksRight(t, page, 'claim-unconfirmed');
   const before = mailbox.to('ada@example.com').length;
-  await page.getByRole('button', { name: 'Send the email again' }).click();
+  await page.getByRole('button', { name: 'Send the email again', exact: true }).click();
   await until(
     () => mailbox.to('ada@example.com').length,
     (now) => now > before,
   );
   const body = { token: mailbox.tokenTo('ada@example.com') };
   await service.ok('POST', '/api/v1/auth/confirm-email', { token: null, body });
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
-  await page.getByRole('link', { name: 'Open the device' }).click();
+  await page.getByRole('link', { name: 'Open the device', exact: true }).click();
   await page.getByRole('heading', { name: second.device.serialNumber, level: 1 }).waitFor();
   await page.goto('/console/account');
-  await page.getByRole('button', { name: 'Menu' }).click();
-  await page.getByRole('link', { name: 'Claim a device' }).click();
-  await page.getByRole('heading', { name: 'Claim a device' }).waitFor();
+  await page.getByRole('button', { name: 'Menu', exact: true }).click();
+  await page.getByRole('link', { name: 'Claim a device', exact: true }).click();
+  await page.getByRole('heading', { name: 'Claim a device', exact: true }).waitFor();
   await looksRight(t, page, 'claim-console');
   t.strictSame([errors, foreign], [[], []]);
 });
@@ -134,7 +134,7 @@ t.test('who has a login signs in, and chooses among several organizations', asyn
   await publish(unit, '{"state":"on"}');
   const { page, errors } = await openPage(t, browser, service);
   await page.goto(unit.link);
-  await page.getByRole('button', { name: 'I have a login already' }).click();
+  await page.getByRole('button', { name: 'I have a login already', exact: true }).click();
   await page.getByLabel('Email address').fill(email);
   await page.getByLabel('Password', { exact: true }).fill('a wrong password');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
@@ -142,7 +142,7 @@ t.test('who has a login signs in, and chooses among several organizations', asyn
   await page.getByLabel('Password', { exact: true }).fill(password);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByLabel('Organization').selectOption({ label: 'Cellar' });
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
   t.equal(await place(unit.device.id), below.id);
   await page.getByText('on', { exact: true }).waitFor();
@@ -160,7 +160,7 @@ t.test('who signs in with an identity provider comes back to the device', async 
   const { page, errors } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
   await page.goto(unit.link);
   provider.logsIn({ sub: 'unknown', email: 'nobody@example.com', email_verified: true });
-  const button = page.getByRole('link', { name: 'Sign in with Company' });
+  const button = page.getByRole('link', { name: 'Sign in with Company', exact: true });
   await button.waitFor();
   await looksRight(t, page, 'claim-providers');
   await button.click();
@@ -169,7 +169,7 @@ t.test('who signs in with an identity provider comes back to the device', async 
   await page.context().clearCookies();
   provider.logsIn({ sub: 'somebody', email, email_verified: true });
   await button.click();
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
   t.equal(await place(unit.device.id), organizationId);
   t.strictSame(errors, []);
@@ -186,17 +186,17 @@ t.test('a label of a device that belongs to somebody says so; its owner gives it
   t.equal(await page.getByText('Only people who have a login').count(), 0);
   t.equal(await page.getByLabel('Email address').count(), 0);
   await looksRight(t, page, 'claim-taken');
-  await page.getByRole('button', { name: 'It is mine: sign in' }).click();
+  await page.getByRole('button', { name: 'It is mine: sign in', exact: true }).click();
   await page.getByLabel('Email address').fill(buyer.email);
   await page.getByLabel('Password', { exact: true }).fill(buyer.password);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByRole('alert').getByText('It belongs to somebody. Ask them to give it away.').waitFor();
   const body = { deviceId: unit.device.id };
   const { claimUrl } = await service.ok('POST', '/api/v1/association/give-away', { body, token: owner.token });
   const { pathname, search } = new URL(claimUrl);
   await page.goto(pathname + search);
-  await page.getByRole('button', { name: 'Claim this Thermometer' }).click();
+  await page.getByRole('button', { name: 'Claim this Thermometer', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
   t.equal(await taken.count(), 0);
   t.equal(await place(unit.device.id), away.id);
@@ -230,7 +230,7 @@ t.test('the camera reads the code of a label, also where the browser reads none 
       return canvas.captureStream(20);
     } });`);
   await page.goto('/claim');
-  await page.getByRole('button', { name: 'Scan the QR code' }).click();
+  await page.getByRole('button', { name: 'Scan the QR code', exact: true }).click();
   await page.getByText(unit.device.serialNumber).waitFor();
   t.strictSame(errors, []);
 });
@@ -243,9 +243,9 @@ t.test('a wrong code is said, and an account that lets nobody sign up asks for a
   await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: false } });
   const unit = await labelled();
   await page.getByLabel('Code on the label').fill(unit.code);
-  await page.getByRole('button', { name: 'Continue' }).click();
+  await page.getByRole('button', { name: 'Continue', exact: true }).click();
   await page.getByText('Only people who have a login').waitFor();
-  t.equal(await page.getByRole('button', { name: 'I am new here' }).count(), 0);
+  t.equal(await page.getByRole('button', { name: 'I am new here', exact: true }).count(), 0);
   await service.ok('PUT', '/api/v1/account/claiming', { body: { signUp: true } });
 });
 
@@ -261,7 +261,7 @@ t.test('an admin gives the claim page a name, a colour and a logo, and switches 
   });
   await page.getByRole('img', { name: 'Harbour' }).waitFor();
   if (process.env.PICTURES) await page.screenshot({ path: `${process.env.PICTURES}/branding.png`, fullPage: true });
-  await page.getByRole('button', { name: 'Save' }).first().click();
+  await page.getByRole('button', { name: 'Save', exact: true }).first().click();
   await page.getByText('Saved.').waitFor();
   const { branding } = await service.ok('GET', `/api/v1/account/branding?accountId=${service.accountId}`);
   t.match(branding, { name: 'Harbour', color: '#aa3300' });
@@ -279,16 +279,16 @@ t.test('an admin gives the claim page a name, a colour and a logo, and switches 
 t.test('"Make a code" says that the printed label ends; a serial number that exists is said before', async (t) => {
   const unit = await labelled();
   const { page } = await openAs(t, browser, service, `devices/${unit.device.id}/access`);
-  await page.getByRole('button', { name: 'Make a code' }).click();
+  await page.getByRole('button', { name: 'Make a code', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByText('printed before ends at once').waitFor();
-  await dialog.getByRole('button', { name: 'Make a code' }).click();
+  await dialog.getByRole('button', { name: 'Make a code', exact: true }).click();
   await page.getByText(/^[0-9A-Z]{4}-[0-9A-Z]{4}-[0-9A-Z]{4}$/).waitFor();
   await page.goto('/console/devices');
   await settled(page);
-  await page.getByRole('button', { name: 'New device' }).click();
+  await page.getByRole('button', { name: 'New device', exact: true }).click();
   await dialog.getByLabel('Serial number').fill(unit.device.serialNumber);
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await dialog.getByText(`There is a device with the serial number ${unit.device.serialNumber} already.`).waitFor();
   const count = async () =>
     (
@@ -298,7 +298,7 @@ t.test('"Make a code" says that the printed label ends; a serial number that exi
       )
     ).devices.meta?.count;
   t.equal(await count(), 1);
-  await dialog.getByRole('button', { name: 'Make another one' }).click();
+  await dialog.getByRole('button', { name: 'Make another one', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   t.equal(await count(), 2);
 });
@@ -309,7 +309,7 @@ t.test('a station in the browser: make, print, flash, verify, and go on after a 
   });
   const { page, errors, foreign } = await openPage(t, browser, service, { bypassCSP: true });
   await page.goto('/console/');
-  await page.getByRole('link', { name: 'Sign in as a station' }).click();
+  await page.getByRole('link', { name: 'Sign in as a station', exact: true }).click();
   await page.getByLabel('Station id').fill(station.id);
   await page.getByLabel('Token of the station').fill('wrong');
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
@@ -325,41 +325,41 @@ t.test('a station in the browser: make, print, flash, verify, and go on after a 
   const pasted = [0, 2, 4].map((at) => `export ${lines[at]}=${lines[at + 1]}`).join('');
   await page.getByLabel('Token of the station').fill(pasted);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
-  await page.getByRole('heading', { name: 'Thermometer' }).waitFor();
+  await page.getByRole('heading', { name: 'Thermometer', exact: true }).waitFor();
   await page.getByText('0 of 2 made').waitFor();
   await looksRight(t, page, 'station-empty');
 
   // A scanner types into the field that has the focus.
   await page.keyboard.type('TH-0001');
   await page.keyboard.press('Enter');
-  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
+  await page.getByRole('heading', { name: 'TH-0001', exact: true }).waitFor();
   await page.getByText('1 of 2 made').waitFor();
   await page.getByRole('img', { name: 'Label of TH-0001' }).waitFor();
   await page.evaluate('print = () => { printed = true }');
-  await page.getByRole('button', { name: 'Print the label' }).click();
+  await page.getByRole('button', { name: 'Print the label', exact: true }).click();
   t.ok(await page.evaluate('printed'));
   await page.getByLabel('Format').selectOption('json');
   const [download] = await Promise.all([
     page.waitForEvent('download'),
-    page.getByRole('button', { name: 'Download TH-0001.json' }).click(),
+    page.getByRole('button', { name: 'Download TH-0001.json', exact: true }).click(),
   ]);
   const file = JSON.parse(readFileSync(await download.path(), 'utf8'));
   t.match(file, { serialNumber: 'TH-0001', username: String, password: String });
   await looksRight(t, page, 'station-unit');
   await page.reload();
-  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
-  await page.getByRole('button', { name: 'Download TH-0001.json' }).waitFor();
+  await page.getByRole('heading', { name: 'TH-0001', exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Download TH-0001.json', exact: true }).waitFor();
 
   const client = await service.connect({ deviceId: file.username, secret: file.password });
   await client.publishAsync(file.topics.readings, ',temperature,20,', { qos: 1 });
-  await page.getByRole('button', { name: 'Verify the unit' }).click();
+  await page.getByRole('button', { name: 'Verify the unit', exact: true }).click();
   await page.getByText('PASS', { exact: true }).waitFor();
   await looksRight(t, page, 'station-pass');
   await page.setViewportSize(phone.viewport);
   await looksRight(t, page, 'station-pass-phone');
   await page.setViewportSize({ width: 1280, height: 860 });
   const field = page.getByLabel('Serial number');
-  await page.getByRole('button', { name: 'Next unit' }).waitFor();
+  await page.getByRole('button', { name: 'Next unit', exact: true }).waitFor();
   const focused = await page.evaluate(`
     [...document.querySelectorAll('button')].find(({ textContent }) => textContent === 'Next unit').click();
     Promise.resolve().then(() => document.activeElement.name)`);
@@ -369,13 +369,13 @@ t.test('a station in the browser: make, print, flash, verify, and go on after a 
   // The same serial number comes up again, one of somebody else is refused, and the count has an end.
   await field.fill('TH-0001');
   await field.press('Enter');
-  await page.getByRole('heading', { name: 'TH-0001' }).waitFor();
+  await page.getByRole('heading', { name: 'TH-0001', exact: true }).waitFor();
   t.equal(
     (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=TH-0001`)).devices.meta
       ?.count,
     1,
   );
-  await page.getByRole('button', { name: 'Next unit' }).click();
+  await page.getByRole('button', { name: 'Next unit', exact: true }).click();
   await service.device({ serialNumber: 'TH-0777', deviceTemplateId });
   await field.fill('TH-0777');
   await field.press('Enter');
@@ -383,13 +383,13 @@ t.test('a station in the browser: make, print, flash, verify, and go on after a 
   await field.fill('TH-0002');
   await field.press('Enter');
   await page.getByText('2 of 2 made').waitFor();
-  await page.getByRole('button', { name: 'Next unit' }).click();
+  await page.getByRole('button', { name: 'Next unit', exact: true }).click();
   await page.getByText('This station has made all devices').waitFor();
   const applications = await page.request.get(`/api/v1/applications?accountId=${service.accountId}`);
   t.equal(applications.status(), 403, 'it has no other right');
   await page.goto('/console/devices');
-  await page.getByRole('heading', { name: 'Thermometer' }).waitFor();
-  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('heading', { name: 'Thermometer', exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).click();
   await page.getByRole('button', { name: 'Sign in', exact: true }).waitFor();
   t.strictSame([errors, foreign], [[], []]);
 });
@@ -407,8 +407,8 @@ t.test('a unit that does not connect fails, with the reason', async (t) => {
   await page.getByLabel('Token of the station').fill(station.appToken);
   await page.getByRole('button', { name: 'Sign in', exact: true }).click();
   await page.getByLabel('Serial number').fill('TH-1001');
-  await page.getByRole('button', { name: 'Make the unit' }).click();
-  await page.getByRole('button', { name: 'Verify the unit' }).click();
+  await page.getByRole('button', { name: 'Make the unit', exact: true }).click();
+  await page.getByRole('button', { name: 'Verify the unit', exact: true }).click();
   await page.getByText('FAIL', { exact: true }).waitFor();
   await page.getByText('It has not connected.').waitFor();
   await looksRight(t, page, 'station-fail-phone');

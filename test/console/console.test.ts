@@ -21,7 +21,7 @@ t.test('a new account makes its first device, and the page hears the first messa
   await page.getByRole('heading', { name: 'First device', level: 1 }).waitFor();
   await page.getByLabel('Name of the product').fill('Thermometer');
   await page.getByLabel('Serial number').fill('SN-FIRST');
-  await page.getByRole('button', { name: 'Make the device' }).click();
+  await page.getByRole('button', { name: 'Make the device', exact: true }).click();
   const secret = (await page.getByRole('region', { name: 'Secret' }).locator('pre').textContent())?.trim() ?? '';
   await page.getByText('Waiting for the first message').waitFor();
   const lines = (await page.getByRole('region', { name: 'Run these lines' }).locator('pre').textContent()) ?? '';
@@ -41,7 +41,7 @@ t.test('a new account makes its first device, and the page hears the first messa
   await device.publishAsync(topic, ',temperature,21.5,', { qos: 1 });
   await page.getByText('The first message has arrived.').waitFor();
   t.match(await page.locator('[aria-current=step]').allTextContents(), ['3. See its first message']);
-  await page.getByRole('link', { name: 'Open the device' }).click();
+  await page.getByRole('link', { name: 'Open the device', exact: true }).click();
   await page.getByRole('heading', { name: 'SN-FIRST', level: 1 }).waitFor();
   t.strictSame([errors, foreign], [[], []], 'no error, and no request to another host');
 });
@@ -67,9 +67,9 @@ t.test('a device that somebody else has changed shows both versions', async (t) 
     headers: { etag: now.version },
   });
   await page.getByRole('button', { name: 'Save', exact: true }).click();
-  const dialog = page.getByRole('dialog', { name: 'Somebody else changed this device' });
+  const dialog = page.getByRole('dialog', { name: 'Somebody else changed this device', exact: true });
   await dialog.getByRole('cell', { name: 'theirs' }).waitFor();
-  await dialog.getByRole('button', { name: 'Save mine' }).click();
+  await dialog.getByRole('button', { name: 'Save mine', exact: true }).click();
   await page.getByText('Saved.').waitFor();
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.firmwareVersion, 'mine');
   t.strictSame(errors, []);
@@ -79,7 +79,7 @@ t.test('a deleted device is in the trash and is recovered from there', async (t)
   const { device } = await service.device({ serialNumber: 'SN-TRASH' });
   const { page } = await openAs(t, browser, service, `devices/${device.id}`);
   await page.getByRole('button', { name: 'More', exact: true }).click();
-  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
   t.equal((await service.http('GET', `/api/v1/devices/${device.id}`)).status, 410);
@@ -99,7 +99,7 @@ t.test('a deleted person without a name is in the trash by the email address', a
   const { page } = await openAs(t, browser, service, 'trash/people');
   await page
     .getByRole('row', { name: email })
-    .getByRole('button', { name: `Recover ${email}` })
+    .getByRole('button', { name: `Recover ${email}`, exact: true })
     .click();
   await page.getByText(`${email} was recovered.`).waitFor();
   t.equal((await service.http('GET', `/api/v1/end-users/${endUser.id}`)).status, 200);
@@ -113,20 +113,20 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
   const { page, errors } = await openPage(t, browser, service);
   await signIn(page, person.email, person.password);
   await page.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
-  await page.getByRole('link', { name: 'SN-OWN' }).waitFor();
-  t.equal(await page.getByRole('link', { name: 'SN-OTHER' }).count(), 0);
+  await page.getByRole('link', { name: 'SN-OWN', exact: true }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-OTHER', exact: true }).count(), 0);
   await page.goto('/console/devices');
-  await page.getByRole('link', { name: 'SN-OWN' }).waitFor();
-  t.equal(await page.getByRole('link', { name: 'SN-OTHER' }).count(), 0);
+  await page.getByRole('link', { name: 'SN-OWN', exact: true }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-OTHER', exact: true }).count(), 0);
   t.strictSame(
     await page
-      .getByRole('navigation', { name: 'Menu' })
+      .getByRole('navigation', { name: 'Menu', exact: true })
       .getByRole('link')
       .allTextContents()
       .then((all) => all.map((one) => one.trim())),
     ['My devices', 'Devices', 'Claim a device', 'Organizations', 'People', 'Account'],
   );
-  t.equal(await page.getByRole('button', { name: 'New device' }).count(), 0);
+  t.equal(await page.getByRole('button', { name: 'New device', exact: true }).count(), 0);
   t.strictSame(errors, []);
 });
 
@@ -136,7 +136,7 @@ t.test('when the session ends, the page asks for a login and goes on where one w
   // Nothing may be under way: its refusal would end the session before the click.
   await page.locator('.tree').waitFor();
   await page.context().clearCookies();
-  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('link', { name: 'Products', exact: true }).click();
   await page.getByText('Your session has ended.').waitFor();
   await page.getByLabel('Email address').fill('admin@example.com');
   await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
@@ -159,14 +159,14 @@ t.test('after a long rest the page renews its session by itself, and what one di
   refused = 0;
 
   time.now += 8 * 3_600_000;
-  await Promise.all([loaded('devices/templates'), page.getByRole('link', { name: 'Products' }).click()]);
-  await Promise.all([loaded('organizations'), page.getByRole('link', { name: 'Organizations' }).click()]);
-  await page.getByRole('button', { name: 'New organization' }).click();
+  await Promise.all([loaded('devices/templates'), page.getByRole('link', { name: 'Products', exact: true }).click()]);
+  await Promise.all([loaded('organizations'), page.getByRole('link', { name: 'Organizations', exact: true }).click()]);
+  await page.getByRole('button', { name: 'New organization', exact: true }).click();
   await page.getByLabel('Name', { exact: true }).fill('Made after a rest');
-  await page.getByRole('option', { name: 'At the top' }).waitFor({ state: 'attached' });
+  await page.getByRole('option', { name: 'At the top', exact: true }).waitFor({ state: 'attached' });
   time.now += 8 * 3_600_000;
-  await page.getByRole('button', { name: 'Create' }).click();
-  await page.getByRole('link', { name: 'Made after a rest' }).waitFor();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
+  await page.getByRole('link', { name: 'Made after a rest', exact: true }).waitFor();
   t.ok(refused >= 2, 'the token was refused both times');
   t.strictSame(errors, []);
 });
@@ -177,11 +177,11 @@ t.test('1,200 selected by filter are moved by a job, after a dry run that says h
   await makeDevices(service, 1200, 'BULK-');
   const { page, errors } = await openAs(t, browser, service, 'devices?q=BULK-');
   await page.getByText('1,200 match the filters').waitFor();
-  await page.getByRole('button', { name: 'Move to …' }).click();
+  await page.getByRole('button', { name: 'Move to …', exact: true }).click();
   await page.getByRole('dialog').getByLabel('Organization').selectOption({ label: 'Target' });
-  await page.getByRole('button', { name: 'Count first' }).click();
+  await page.getByRole('button', { name: 'Count first', exact: true }).click();
   await page.getByText('This concerns 1,200 devices.').waitFor();
-  await page.getByRole('dialog').getByRole('button', { name: 'Move to …' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Move to …', exact: true }).click();
   await page.getByText('1,200 done, 0 failed.').waitFor({ timeout: 60_000 });
   const { devices } = await service.ok('GET', `/api/v1/devices?${query}&organizationId=${target.id}&results=false`);
   t.equal(devices.meta.count, 1200);
@@ -252,7 +252,7 @@ t.test('five minutes before the session ends the page says so, and a login leads
   t.equal(await page.getByText('Your session ends').count(), 0);
   await page.clock.fastForward(left * 60_000);
   await page.getByText(/Your session ends in [34] minutes/).waitFor();
-  await page.getByRole('button', { name: 'Sign in again' }).click();
+  await page.getByRole('button', { name: 'Sign in again', exact: true }).click();
   await page.getByLabel('Email address').fill('admin@example.com');
   await page.getByLabel('Password', { exact: true }).fill('correct horse battery');
   await page.keyboard.press('Enter');
@@ -264,7 +264,7 @@ t.test('five minutes before the session ends the page says so, and a login leads
 t.test('"Show the call" shows what was asked, without secrets', async (t) => {
   const { page } = await openAs(t, browser, service, 'devices');
   await page.getByRole('heading', { name: 'Devices', level: 1 }).waitFor();
-  await page.getByRole('button', { name: 'Show the call' }).click();
+  await page.getByRole('button', { name: 'Show the call', exact: true }).click();
   const text = (await page.getByRole('dialog').textContent()) ?? '';
   t.match(text, /curl -sS -X GET .*\/api\/v1\/devices/);
   t.notMatch(text, /correct horse battery/);

@@ -76,7 +76,7 @@ t.test(
     const skips = page.getByLabel('A device that runs the version of a rollout already is not updated');
     t.equal(await skips.isChecked(), true);
     await skips.uncheck();
-    await page.getByRole('button', { name: 'Save Firmware updates' }).click();
+    await page.getByRole('button', { name: 'Save Firmware updates', exact: true }).click();
     await page.getByText('Saved.').waitFor();
     const { deviceTemplate } = await service.ok('GET', `/api/v1/devices/templates/${device.deviceTemplateId}`);
     t.equal(deviceTemplate.skipSameVersion, false);
@@ -108,13 +108,13 @@ t.test('a refusal says what to do, and its button creates the channel that is mi
   await say(',temperature,21.5,', 'climate');
   const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
   await page.getByText('It published on “climate”, which is no channel of Product of SN-REFUSED.').waitFor();
-  const create = page.getByRole('button', { name: 'Create the channel climate' });
+  const create = page.getByRole('button', { name: 'Create the channel climate', exact: true });
   await create.click();
   await page.getByText('All devices of Product of SN-REFUSED have the channel climate now.').waitFor();
   await create.waitFor({ state: 'detached' });
   await say(',temperature,21.5,', 'climate');
   await page.getByRole('region', { name: 'Latest values of climate' }).getByText('21.5').waitFor();
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Undo', exact: true }).click();
   await create.waitFor();
 
   // What a channel could not store is shown too.
@@ -132,10 +132,10 @@ t.test('where lines are shown, the page says that a board cannot use the address
   const { page } = await openAs(t, browser, service, `devices/${device.id}/live`);
   await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
   await page.goto('/console/factory/stations');
-  await page.getByRole('button', { name: 'New station' }).click();
+  await page.getByRole('button', { name: 'New station', exact: true }).click();
   await page.getByLabel('Name').fill('Line 7');
   await page.getByRole('dialog').getByLabel('Product').selectOption({ label: 'Product of SN-BROKER' });
-  await page.getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('note').getByText('A board cannot connect to 127.0.0.1').waitFor();
 });
 
@@ -272,15 +272,18 @@ t.test('a device has the actions that people use at its head, seven tabs, and th
   ];
   const { device } = await service.device({ serialNumber: 'HEAD-1', organizationId: from.id });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=HEAD');
-  await page.getByRole('link', { name: 'HEAD-1' }).click();
+  await page.getByRole('link', { name: 'HEAD-1', exact: true }).click();
   const button = (name: string) => page.getByRole('button', { name, exact: true });
   await button('Command').click();
-  await page.getByRole('heading', { name: 'Send a command' }).waitFor();
+  await page.getByRole('heading', { name: 'Send a command', exact: true }).waitFor();
   await button('Update').click();
   await page.waitForURL(/\/firmware$/);
-  t.equal(await page.getByRole('navigation', { name: 'Parts' }).getByRole('link').count(), 7);
+  t.equal(await page.getByRole('navigation', { name: 'Parts', exact: true }).getByRole('link').count(), 7);
   await page.getByRole('link', { name: 'Log', exact: true }).click();
-  await page.getByRole('navigation', { name: 'Log' }).getByRole('link', { name: 'Refusals' }).click();
+  await page
+    .getByRole('navigation', { name: 'Log', exact: true })
+    .getByRole('link', { name: 'Refusals', exact: true })
+    .click();
   await page.waitForURL(/\/refusals$/);
   await button('Move').click();
   const dialog = page.getByRole('dialog');
@@ -288,9 +291,9 @@ t.test('a device has the actions that people use at its head, seven tabs, and th
   await dialog.getByRole('button', { name: 'Move', exact: true }).click();
   await page.getByText('HEAD-1 was moved.').waitFor();
   t.equal((await service.ok('GET', `/api/v1/devices/${device.id}`)).device.organizationId, to.id);
-  await page.getByRole('link', { name: 'Back' }).click();
+  await page.getByRole('link', { name: 'Back', exact: true }).click();
   await page.waitForURL(/devices\?q=HEAD$/);
-  await page.getByRole('link', { name: 'HEAD-1' }).waitFor();
+  await page.getByRole('link', { name: 'HEAD-1', exact: true }).waitFor();
   t.strictSame(errors, []);
 });
 

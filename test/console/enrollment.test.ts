@@ -34,7 +34,7 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   await inDialog(page, 'Next');
   await page.getByLabel('Name').and(page.locator(':focus')).waitFor();
   await page.keyboard.press('Escape');
-  await page.getByRole('dialog', { name: 'Leave without saving?' }).waitFor();
+  await page.getByRole('dialog', { name: 'Leave without saving?', exact: true }).waitFor();
   await press(page, 'Keep editing');
   await page.getByLabel('Name').fill('Pumps 2027');
   await page.getByLabel('Product').selectOption({ label: product });
@@ -59,11 +59,11 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
     service.http('POST', '/api/v1/enroll', { token: null, headers: more, body: { serialNumber } });
   t.equal((await enroll('P-0001')).status, 200);
   t.equal((await enroll('X-0001')).status, 403);
-  await page.getByRole('link', { name: 'P-0001' }).waitFor();
+  await page.getByRole('link', { name: 'P-0001', exact: true }).waitFor();
   await page.getByText('1 of 10').waitFor();
   await page.getByRole('row', { name: /X-0001 The serial number does not match the pattern/ }).waitFor();
   await press(page, 'Actions of P-0001');
-  await page.getByRole('menuitem', { name: 'Allow to enroll again' }).click();
+  await page.getByRole('menuitem', { name: 'Allow to enroll again', exact: true }).click();
   await page.getByText('The device may enroll once more within 24 hours.').waitFor();
 
   await press(page, 'Disable');
@@ -90,7 +90,7 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   await page.getByText('There are no enrollment groups yet.').waitFor();
   await press(page, 'Undo');
   await page.goto('/console/enrollment');
-  await page.getByRole('link', { name: 'Pumps 2027' }).waitFor();
+  await page.getByRole('link', { name: 'Pumps 2027', exact: true }).waitFor();
   t.strictSame([errors, foreign], [[], []]);
 });
 
@@ -140,7 +140,7 @@ t.test('a group that issues certificates gets its CA on the way; a certificate i
   await page.getByLabel('Ends').selectOption({ label: 'Within 30 days' });
   await page.getByRole('row', { name: /M-0001 .* Soon CA of Meters/ }).waitFor();
   await press(page, 'Actions of M-0001');
-  await page.getByRole('menuitem', { name: 'End' }).click();
+  await page.getByRole('menuitem', { name: 'End', exact: true }).click();
   await inDialog(page, 'End');
   await page.getByText('There are no such certificates.').waitFor();
   t.strictSame(errors, []);
@@ -158,7 +158,7 @@ t.test(
     await row.getByText('Waits').waitFor();
     const upload = async () => {
       await press(page, 'Actions of Devices of the company');
-      await page.getByRole('menuitem', { name: 'Upload the certificate' }).click();
+      await page.getByRole('menuitem', { name: 'Upload the certificate', exact: true }).click();
     };
     await upload();
     const shell = openssl(t);
@@ -182,7 +182,7 @@ t.test(
     await inDialog(page, 'Upload the certificate');
     await row.getByText('Active').waitFor();
     await press(page, 'Actions of Devices of the company');
-    const item = page.getByRole('menuitem', { name: 'Download the revocation list' });
+    const item = page.getByRole('menuitem', { name: 'Download the revocation list', exact: true });
     const [file] = await Promise.all([page.waitForEvent('download'), item.click()]);
     t.equal(file.suggestedFilename(), 'devices-of-the-company.crl');
     shell.write('list.crl', readFileSync(await file.path()));
@@ -203,12 +203,12 @@ t.test('a registered CA gets its revocation list, and says by what its certifica
   const { page, errors } = await openAs(t, browser, service, 'enrollment/authorities');
   const row = page.getByRole('row', { name: /^Plant / });
   await press(page, 'Actions of Plant');
-  await page.getByRole('menuitem', { name: 'Upload a revocation list' }).click();
+  await page.getByRole('menuitem', { name: 'Upload a revocation list', exact: true }).click();
   await page.getByLabel('File', { exact: true }).setInputFiles(join(shell.directory, 'list.crl'));
   await inDialog(page, 'Upload a revocation list');
   await row.getByText('0 certificates, until').waitFor();
   await press(page, 'Actions of Plant');
-  await page.getByRole('menuitem', { name: 'Edit' }).click();
+  await page.getByRole('menuitem', { name: 'Edit', exact: true }).click();
   await page.getByLabel('Its certificates name a device by').selectOption('serialNumber');
   await page.getByLabel('When the list has expired').selectOption('refuse');
   await inDialog(page, 'Save');

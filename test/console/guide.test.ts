@@ -90,7 +90,7 @@ t.test('each place has a link Help to its page, which a browser shows without as
     t.ok(Number(await phone.page.evaluate('document.documentElement.scrollWidth')) <= 360, path);
   }
   await phone.page.goto('/guide/operations#doctor');
-  await phone.page.getByRole('heading', { name: 'Doctor' }).and(phone.page.locator(':target')).waitFor();
+  await phone.page.getByRole('heading', { name: 'Doctor', exact: true }).and(phone.page.locator(':target')).waitFor();
   t.strictSame([phone.errors, phone.foreign], [[], []]);
 });
 

@@ -26,18 +26,20 @@ t.test('who signs in sees Home: devices online, what needs attention and its lis
   const { page, errors, foreign } = await openPage(t, browser, service);
   await signIn(page);
   await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
-  const online = page.getByRole('listitem').filter({ has: page.getByRole('link', { name: 'Devices online' }) });
+  const online = page
+    .getByRole('listitem')
+    .filter({ has: page.getByRole('link', { name: 'Devices online', exact: true }) });
   await online.getByText('1', { exact: false }).first().waitFor();
   t.match(await page.getByRole('region', { name: 'By product' }).textContent(), /Boiler1, 1 online/);
-  await page.getByRole('link', { name: 'SN-HOME' }).waitFor();
+  await page.getByRole('link', { name: 'SN-HOME', exact: true }).waitFor();
   await service.device({ serialNumber: 'SN-LATER', deviceTemplateId });
-  await page.getByRole('link', { name: 'SN-LATER' }).waitFor();
+  await page.getByRole('link', { name: 'SN-LATER', exact: true }).waitFor();
   client.end(true);
   await page.getByRole('link', { name: /^1 device was connected in the last day and is offline now/ }).click();
-  await page.getByRole('link', { name: 'SN-HOME' }).waitFor();
-  t.equal(await page.getByRole('link', { name: 'SN-LATER' }).count(), 0, 'the list is filtered');
+  await page.getByRole('link', { name: 'SN-HOME', exact: true }).waitFor();
+  t.equal(await page.getByRole('link', { name: 'SN-LATER', exact: true }).count(), 0, 'the list is filtered');
   await page.getByRole('button', { name: /^Remove the filter: Were connected/ }).click();
-  await page.getByRole('link', { name: 'SN-LATER' }).waitFor();
+  await page.getByRole('link', { name: 'SN-LATER', exact: true }).waitFor();
   await page.getByRole('link', { name: 'Home', exact: true }).click();
   await page.getByRole('link', { name: /^1 refusal in the last day/ }).click();
   await page.getByRole('heading', { name: 'Refusals', level: 1 }).waitFor();
@@ -103,7 +105,7 @@ t.test(
     const { page } = await openAs(t, browser, own, 'home');
     const bridge = page.getByRole('listitem').filter({ hasText: 'The bridge Feed cannot deliver.' });
     await bridge.getByText('failing', { exact: true }).waitFor();
-    await page.getByRole('link', { name: '4 devices were updated to 2.0.0.' }).click();
+    await page.getByRole('link', { name: '4 devices were updated to 2.0.0.', exact: true }).click();
     await page.waitForURL(`**/firmware/rollouts/${id}`);
   },
 );
@@ -118,7 +120,9 @@ t.test('a request for support is on Home and in the history of its device, until
     service.ok('POST', `/api/v1/devices/${device.id}/support`, { token, body: { message } });
   await ask('It stays cold.');
   const { page, errors } = await openAs(t, browser, service, 'home');
-  await page.getByRole('link', { name: 'Somebody asks for support with SN-SUPPORT: “It stays cold.”' }).click();
+  await page
+    .getByRole('link', { name: 'Somebody asks for support with SN-SUPPORT: “It stays cold.”', exact: true })
+    .click();
   await page.waitForURL(`**/devices/${device.id}/history`);
   const open = page.getByRole('region', { name: 'Requests for support' });
   await open.getByText('It stays cold.').waitFor();
@@ -126,12 +130,12 @@ t.test('a request for support is on Home and in the history of its device, until
   await open.getByText('What had happened in the day before').click();
   await open.getByText('the heater is off').waitFor();
   await page.getByText(`${email} asked for support with SN-SUPPORT`).waitFor();
-  await open.getByRole('button', { name: 'Close the request for support: ' }).click();
+  await open.getByRole('button', { name: 'Close the request for support: ', exact: true }).click();
   await open.waitFor({ state: 'detached' });
   await ask('It is cold again.');
   await page.getByRole('link', { name: 'Home', exact: true }).click();
   const row = page.getByRole('listitem').filter({ hasText: 'It is cold again.' });
-  await row.getByRole('button', { name: 'Close the request for support: ' }).click();
+  await row.getByRole('button', { name: 'Close the request for support: ', exact: true }).click();
   await row.waitFor({ state: 'detached' });
   const { supportRequests } = await service.ok('GET', `/api/v1/devices/${device.id}/support`);
   t.strictSame([supportRequests.results, errors], [[], []]);
@@ -139,7 +143,7 @@ t.test('a request for support is on Home and in the history of its device, until
 
 t.test('a page that does not exist has a way home', async (t) => {
   const { page } = await openAs(t, browser, service, 'nowhere');
-  await page.getByRole('link', { name: 'Go to Home' }).click();
+  await page.getByRole('link', { name: 'Go to Home', exact: true }).click();
   await page.getByRole('heading', { name: 'Home', level: 1 }).waitFor();
 });
 
@@ -166,13 +170,13 @@ t.test('usage is in groups, in words and with units; the audit record is in sent
     .getByRole('listitem')
     .filter({ hasText: /^Values of all fields of one thing for each entity ?64 KB/ })
     .waitFor();
-  await page.getByRole('link', { name: 'Audit' }).click();
+  await page.getByRole('link', { name: 'Audit', exact: true }).click();
   await page.getByText(`admin@example.com made a new secret for SN-AUDIT`).waitFor();
   await page.getByLabel('By whom').fill('admin@exam');
   await page.getByRole('option', { name: /admin@example\.com/ }).click();
   await page.waitForURL(/actor=/);
   await page.getByText(`admin@example.com made a new secret for SN-AUDIT`).waitFor();
-  await page.getByRole('link', { name: 'SN-AUDIT' }).first().click();
+  await page.getByRole('link', { name: 'SN-AUDIT', exact: true }).first().click();
   await page.waitForURL(new RegExp(device.id));
   t.strictSame(errors, []);
 });

@@ -90,12 +90,12 @@ t.test('an admin signs in in their own language; the console is in English, and 
   await page.goto(`/console/?account=${service.accountId}`);
   await page.getByLabel('E-mailadres').fill('nobody@example.com');
   await page.getByLabel('Wachtwoord').fill('not the one');
-  await page.getByRole('button', { name: 'Inloggen' }).click();
+  await page.getByRole('button', { name: 'Inloggen', exact: true }).click();
   await page.getByRole('alert').getByText('Het e-mailadres of het wachtwoord klopt niet.').waitFor();
   await page.getByLabel('E-mailadres').fill(adminEmail);
   await page.getByLabel('Wachtwoord').fill(adminPassword);
-  await page.getByRole('button', { name: 'Inloggen' }).click();
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await page.getByRole('button', { name: 'Inloggen', exact: true }).click();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).waitFor();
   t.equal(await page.locator('html').getAttribute('lang'), 'en');
   t.strictSame(errors, []);
 });

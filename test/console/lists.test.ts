@@ -58,10 +58,10 @@ t.test('columns of names and custom fields can be chosen, and one that is gone d
     shelf: 'B 12',
   });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=COLUMN');
-  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('button', { name: 'Columns', exact: true }).click();
   await page.getByRole('checkbox', { name: 'Name', exact: true }).check();
-  await page.getByRole('checkbox', { name: 'shelf' }).check();
-  await page.getByRole('button', { name: 'Close' }).click();
+  await page.getByRole('checkbox', { name: 'shelf', exact: true }).check();
+  await page.getByRole('button', { name: 'Close', exact: true }).click();
   await page.getByRole('row', { name: /COLUMN-1 Left one .*B 12/ }).waitFor();
   await service.ok('DELETE', `/api/v1/devices/custom-fields/${field.id}`, { headers: { etag: field.version } });
   await page.reload();
@@ -72,7 +72,7 @@ t.test('columns of names and custom fields can be chosen, and one that is gone d
 t.test('what can be done with a row is in its menu, also by keyboard', async (t) => {
   const { device } = await service.device({ serialNumber: 'MENU-1' });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=MENU');
-  const button = page.getByRole('button', { name: 'Actions of MENU-1' });
+  const button = page.getByRole('button', { name: 'Actions of MENU-1', exact: true });
   await button.focus();
   await page.keyboard.press('Enter');
   const items = page.getByRole('menuitem');
@@ -125,7 +125,7 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
     t.ok(Math.abs(now - before) < 40, `${name} was at ${before} and is at ${now}`);
     return page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent");
   };
-  await page.getByRole('button', { name: 'Next' }).click();
+  await page.getByRole('button', { name: 'Next', exact: true }).click();
   await page.getByText('Page 2 of 4').waitFor();
   // Serial numbers are sorted as texts.
   const link = (name: string) => page.getByRole('link', { name, exact: true });
@@ -139,8 +139,8 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   await page.keyboard.press('End');
   await link('BACK-90').waitFor();
   const open = async () => {
-    await page.getByRole('button', { name: 'Actions of BACK-90' }).click();
-    await page.getByRole('menuitem', { name: 'Open' }).click();
+    await page.getByRole('button', { name: 'Actions of BACK-90', exact: true }).click();
+    await page.getByRole('menuitem', { name: 'Open', exact: true }).click();
   };
   t.equal(await openAndReturn('BACK-90', open), 'Actions of BACK-90');
 
@@ -150,7 +150,10 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   await page.getByRole('row', { name: /back-channel/ }).waitFor();
   await page.goto('/console/trash/fields');
   await page.getByLabel('Of', { exact: true }).selectOption({ label: 'Products' });
-  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Products' }).click();
+  await page
+    .getByRole('navigation', { name: 'Menu', exact: true })
+    .getByRole('link', { name: 'Products', exact: true })
+    .click();
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
   await page.goBack();
   await page.getByRole('heading', { name: 'Trash', level: 1 }).waitFor();
@@ -162,9 +165,15 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   await link('Back 31').waitFor();
   t.equal(await openAndReturn('Back 31', () => link('Back 31').click()), 'Back 31');
   // A link to the same list begins at its top.
-  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Products' }).click();
+  await page
+    .getByRole('navigation', { name: 'Menu', exact: true })
+    .getByRole('link', { name: 'Products', exact: true })
+    .click();
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
-  await page.getByRole('navigation', { name: 'Menu' }).getByRole('link', { name: 'Organizations' }).click();
+  await page
+    .getByRole('navigation', { name: 'Menu', exact: true })
+    .getByRole('link', { name: 'Organizations', exact: true })
+    .click();
   await link('Back 31').waitFor();
   t.equal(await page.evaluate('scrollY'), 0);
   t.strictSame(errors, []);
@@ -180,8 +189,8 @@ t.test(
     await signIn(page, undefined, undefined, '/console/devices?q=PLAIN-');
     t.strictSame(await page.evaluate('[isSecureContext, typeof navigator.clipboard]'), [false, 'undefined']);
     const copyId = async () => {
-      await page.getByRole('button', { name: 'Actions of PLAIN-1' }).click();
-      await page.getByRole('menuitem', { name: 'Copy the id' }).click();
+      await page.getByRole('button', { name: 'Actions of PLAIN-1', exact: true }).click();
+      await page.getByRole('menuitem', { name: 'Copy the id', exact: true }).click();
     };
     await copyId();
     await page.getByText('The id was copied.').waitFor();
@@ -192,10 +201,10 @@ t.test(
     await page.getByLabel('Search').fill('PLAIN-');
     await page.evaluate('document.execCommand = () => false');
     await copyId();
-    const dialog = page.getByRole('dialog', { name: 'Copy it yourself' });
+    const dialog = page.getByRole('dialog', { name: 'Copy it yourself', exact: true });
     await dialog.getByText('over plain HTTP').waitFor();
     t.equal(await page.evaluate('getSelection().toString()'), device.id);
-    await dialog.getByRole('button', { name: 'Close' }).click();
+    await dialog.getByRole('button', { name: 'Close', exact: true }).click();
     await dialog.waitFor({ state: 'detached' });
     t.equal(await page.locator(':focus').getAttribute('aria-label'), 'Actions of PLAIN-1');
   },
@@ -211,9 +220,9 @@ t.test('an admin who was deleted is taken back from the page, which says that it
   await page.clock.install();
   await page.goto('/console/people/account-users');
   await press('Actions of gone@example.com');
-  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByText('Admins have no trash').waitFor();
-  await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   const row = page.getByRole('row', { name: /gone@example\.com/ });
   await row.waitFor({ state: 'detached' });
   await page.clock.runFor(9000);
@@ -234,7 +243,7 @@ t.test('what cannot be read any more says since when, and why, and is tried agai
   t.equal(await rowOf(page, 'STALE-1').count(), 1);
   await service.device({ serialNumber: 'STALE-2' });
   await page.unrouteAll();
-  await told.getByRole('button', { name: 'Try again' }).click();
+  await told.getByRole('button', { name: 'Try again', exact: true }).click();
   await rowOf(page, 'STALE-2').waitFor();
   await told.waitFor({ state: 'detached' });
   t.strictSame(errors, []);
@@ -297,14 +306,16 @@ t.test('last values are columns, and a product says which one matters', async (t
     });
   await publish(`${Date.now() - 1000},temperature,21.5,\n${Date.now()},door,,open`);
   const { page, errors } = await openAs(t, browser, service, `products/${template.id}`);
-  const panel = page.locator('section').filter({ has: page.getByRole('heading', { name: 'The value that matters' }) });
+  const panel = page
+    .locator('section')
+    .filter({ has: page.getByRole('heading', { name: 'The value that matters', exact: true }) });
   await panel.getByLabel('The value that matters', { exact: true }).selectOption({ label: 'Inside (climate)' });
   await panel.getByRole('button', { name: /^Save/ }).click();
   const primary = async () =>
     (await service.ok('GET', `/api/v1/devices/templates/${template.id}`)).deviceTemplate.primary;
   await until(primary, (found) => found?.category === 'temperature');
   await go(page, 'devices?q=VALUED');
-  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('button', { name: 'Columns', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Value', { exact: true }).check();
   await dialog.getByLabel('door (climate)').check();
@@ -313,7 +324,7 @@ t.test('last values are columns, and a product says which one matters', async (t
   await page.getByRole('row', { name: /VALUED-2 .* – –/ }).waitFor();
   await publish(`${Date.now()},temperature,22,`);
   await page.getByRole('row', { name: /VALUED-1 .* 22 °C/ }).waitFor();
-  await page.getByRole('button', { name: 'Columns' }).click();
+  await page.getByRole('button', { name: 'Columns', exact: true }).click();
   await dialog.getByLabel('Value', { exact: true }).uncheck();
   await dialog.getByLabel('door (climate)').uncheck();
   await page.keyboard.press('Escape');
@@ -338,19 +349,19 @@ t.test('an organization shows what is below and above it; a filter by it means t
     ['4 devices', '3 devices', '2 devices'],
   );
   await go(page, `organizations/${middle.id}`);
-  t.equal(await page.getByRole('navigation', { name: 'Organizations above' }).textContent(), 'RegionTown');
+  t.equal(await page.getByRole('navigation', { name: 'Organizations above', exact: true }).textContent(), 'RegionTown');
   await page.getByText('With those of the organizations below. 1 directly here, 0 online.').waitFor();
-  await page.getByRole('heading', { name: 'Devices (3)' }).waitFor();
-  await page.getByRole('heading', { name: 'Organizations below (1)' }).waitFor();
+  await page.getByRole('heading', { name: 'Devices (3)', exact: true }).waitFor();
+  await page.getByRole('heading', { name: 'Organizations below (1)', exact: true }).waitFor();
   t.match(await page.getByRole('listitem').filter({ hasText: 'Street' }).last().textContent(), /Street2 devices/);
-  await page.getByRole('link', { name: 'All devices' }).click();
+  await page.getByRole('link', { name: 'All devices', exact: true }).click();
   await page.getByLabel('Organization, with those below').waitFor();
   await rowOf(page, 'STREET-2').waitFor();
   t.strictSame(await page.locator('tbody a').allTextContents(), ['STREET-1', 'STREET-2', 'TOWN-1']);
-  await page.getByRole('button', { name: 'Move to …' }).click();
+  await page.getByRole('button', { name: 'Move to …', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Organization').selectOption({ label: 'Region' });
-  await dialog.getByRole('button', { name: 'Count first' }).click();
+  await dialog.getByRole('button', { name: 'Count first', exact: true }).click();
   await dialog.getByText('This concerns 3 devices. Devices of the organizations below are among them.').waitFor();
   t.strictSame(errors, []);
 });
@@ -366,23 +377,23 @@ t.test('on a phone filters fold, rows are cards, and the first device is on the 
   t.ok(box && box.y + box.height < 740 && box.width <= 360, JSON.stringify(box));
   t.ok(Number(await page.evaluate('document.documentElement.scrollWidth')) <= 360);
   t.notOk(await page.getByLabel('State', { exact: true }).isVisible());
-  await page.getByRole('button', { name: 'Filters' }).click();
+  await page.getByRole('button', { name: 'Filters', exact: true }).click();
   await page.getByLabel('State', { exact: true }).selectOption({ label: 'Defined' });
   await page.getByText('No device matches these filters.').or(card).first().waitFor();
-  await page.getByRole('button', { name: 'Filters (1)' }).waitFor();
+  await page.getByRole('button', { name: 'Filters (1)', exact: true }).waitFor();
   t.strictSame(errors, []);
 });
 
 t.test('an answer to a filter that the service does not know is an error, and no list', async (t) => {
   await service.device({ serialNumber: 'SN-UNFILTERED' });
   const { page } = await openAs(t, browser, service, 'devices?q=SN-UNF');
-  await page.getByRole('link', { name: 'SN-UNFILTERED' }).waitFor();
+  await page.getByRole('link', { name: 'SN-UNFILTERED', exact: true }).waitFor();
   await page.route('**/api/v1/devices?*', (route) =>
     route.continue({ url: `${route.request().url()}&locatoin=Berlin` }),
   );
   await page.reload();
   await page.getByText('The service does not know the filter or parameter locatoin.').first().waitFor();
-  t.equal(await page.getByRole('link', { name: 'SN-UNFILTERED' }).count(), 0);
+  t.equal(await page.getByRole('link', { name: 'SN-UNFILTERED', exact: true }).count(), 0);
 });
 
 t.test(
@@ -394,7 +405,7 @@ t.test(
     const ways = [
       () => page.pdf(),
       () => page.keyboard.press('Control+f'),
-      () => page.getByRole('button', { name: 'Draw all 300' }).click(),
+      () => page.getByRole('button', { name: 'Draw all 300', exact: true }).click(),
     ];
     for (const draw of ways) {
       await page.reload();
@@ -405,7 +416,10 @@ t.test(
       t.equal(await page.getByText('only the rows near those in sight are drawn').count(), 0);
     }
     await page.emulateMedia({ media: 'print' });
-    t.notOk(await page.getByRole('link', { name: 'Organizations' }).isVisible(), 'on paper nothing can be pressed');
+    t.notOk(
+      await page.getByRole('link', { name: 'Organizations', exact: true }).isVisible(),
+      'on paper nothing can be pressed',
+    );
     t.equal(await page.evaluate(`getComputedStyle(document.querySelector('.tablewrap')).overflowX`), 'visible');
     t.strictSame(errors, []);
   },

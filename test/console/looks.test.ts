@@ -66,7 +66,7 @@ t.test('a wide screen is used: tables are as wide as it, forms have two columns,
   await go(page, `${device}/fields`);
   t.equal(await columns('main .grid.fields:first-of-type > .field'), 2);
   await go(page, device);
-  await page.getByRole('heading', { name: 'Position' }).waitFor();
+  await page.getByRole('heading', { name: 'Position', exact: true }).waitFor();
   t.equal(await columns('main .aside > section, main .aside .stack > section'), 3);
   await page.setViewportSize(desk);
   t.equal(await columns('main .aside > section, main .aside .stack > section'), 2);
@@ -83,7 +83,7 @@ t.test('New role fits a phone: each right is a box with its name, and nothing is
   const service = await startService(t);
   const { page } = await openAs(t, browser, service, 'people/roles');
   await page.setViewportSize(phone);
-  await page.getByRole('button', { name: 'New role' }).click();
+  await page.getByRole('button', { name: 'New role', exact: true }).click();
   const rights = page.getByRole('dialog').locator('.rights');
   await rights.getByText('Read', { exact: true }).last().click();
   t.ok(
@@ -166,7 +166,7 @@ t.test('a name that is written from right to left does not turn what stands besi
   const device = places.find((place) => /^devices\/[^/]+$/.test(place)) ?? '';
   await go(page, device);
   await page.getByRole('button', { name: 'More', exact: true }).click();
-  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a dialog');
   t.match(await page.title(), /^\u2068\u202e.*\u2069 · My company · Slipway$/);
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();

@@ -162,13 +162,13 @@ t.test('a card says the value that matters, and its device has no word of the AP
   // What it says comes by itself.
   await publish(home, ',temperature,23.25,');
   await page.getByText('23.25').waitFor();
-  await page.getByRole('link', { name: 'Details' }).click();
-  await page.getByRole('button', { name: 'Show the call' }).waitFor();
+  await page.getByRole('link', { name: 'Details', exact: true }).click();
+  await page.getByRole('button', { name: 'Show the call', exact: true }).waitFor();
   t.equal(new URL(page.url()).pathname, `/console/devices/${home.id}`);
   // What would break the device is not offered there, unless somebody asks to set it up again.
   await page.goto(`/console/devices/${home.id}/access`);
   await settled(page);
-  t.equal(await page.getByRole('button', { name: 'Make a new secret' }).count(), 0);
+  t.equal(await page.getByRole('button', { name: 'Make a new secret', exact: true }).count(), 0);
   await page.getByText('Set this device up again').click();
   await press(page, 'Make a new secret');
   await page.getByRole('dialog').getByText('It must be set up again').waitFor();
@@ -180,19 +180,19 @@ t.test(
   async (t) => {
     const home = await household();
     const { page } = await open(t, home.person);
-    await page.getByRole('link', { name: 'Organizations' }).click();
+    await page.getByRole('link', { name: 'Organizations', exact: true }).click();
     await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
-    await page.getByRole('link', { name: 'People' }).click();
+    await page.getByRole('link', { name: 'People', exact: true }).click();
     await page.getByRole('heading', { name: 'People', level: 1 }).waitFor();
     await page.locator('.side').getByText('Hearth').waitFor();
-    await page.getByRole('link', { name: 'My devices' }).click();
+    await page.getByRole('link', { name: 'My devices', exact: true }).click();
     await page.getByRole('link', { name: home.serial }).waitFor();
     const viewer = await service.endUser(home.organization.id, { roleId: 'organization:viewer' });
     const other = (await open(t, viewer, `/${home.id}`)).page;
     await other.getByRole('heading', { name: home.serial, level: 1 }).waitFor();
     await settled(other);
     t.strictSame(await other.locator('main button').allTextContents(), ['Support']);
-    t.equal(await other.getByRole('link', { name: 'People' }).count(), 0);
+    t.equal(await other.getByRole('link', { name: 'People', exact: true }).count(), 0);
   },
 );
 
@@ -238,7 +238,7 @@ t.test('a customer shares with others by their address, sees who has access, and
   }
   t.notMatch(await dialog.textContent(), /template/i);
   await looksRight(t, page, 'my-share');
-  await dialog.getByRole('button', { name: 'Stop sharing organization-viewer@example.com' }).click();
+  await dialog.getByRole('button', { name: 'Stop sharing organization-viewer@example.com', exact: true }).click();
   await dialog.getByRole('listitem').filter({ hasText: 'organization-viewer' }).waitFor({ state: 'detached' });
   const { endUsers } = await service.ok(
     'GET',
@@ -281,7 +281,7 @@ t.test('a code gives the device to somebody else once it is used, and may be wit
   await other.goto(link);
   await press(other, 'Claim this Thermometer');
   await other.getByText('This device is yours now.').waitFor();
-  await other.getByRole('link', { name: 'Open the device' }).click();
+  await other.getByRole('link', { name: 'Open the device', exact: true }).click();
   await other.getByRole('heading', { name: home.serial, level: 1 }).waitFor();
   t.equal(new URL(other.url()).pathname, `/console/my/${home.id}`);
   t.equal((await deviceOf(home.id)).organizationId, next.organization.id);
@@ -295,11 +295,11 @@ t.test('a customer removes a device, unless the account does not allow it', asyn
   const { page } = await open(t, home.person, `/${home.id}`);
   await claiming(false);
   await press(page, 'Remove');
-  await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
   await page.getByRole('dialog').getByText('You can give this one away.').waitFor();
   t.equal((await deviceOf(home.id)).organizationId, home.organization.id);
   await claiming(true);
-  await page.getByRole('dialog').getByRole('button', { name: 'Remove' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Remove', exact: true }).click();
   await page.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
   await page.getByText(`${home.serial} is not among your devices any more.`).waitFor();
   t.equal((await deviceOf(home.id)).organizationId, null);
@@ -319,7 +319,7 @@ t.test(
     await page.getByText('It is on its way to the device.').waitFor();
     await press(page, 'Start afresh');
     t.strictSame(await sent(), [['identify', null]], 'it asks first');
-    await page.getByRole('dialog').getByRole('button', { name: 'Start afresh' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Start afresh', exact: true }).click();
     await until(sent, (all) => all.length === 2);
     await press(page, 'Measure every …');
     t.equal(await page.getByLabel('Seconds').inputValue(), '60');
@@ -328,7 +328,7 @@ t.test(
     await press(page, 'Send');
     await until(sent, (all) => all.length === 3);
     t.strictSame((await sent()).at(-1), ['interval', { seconds: 30 }]);
-    t.equal(await page.getByRole('button', { name: 'Factory test' }).count(), 0);
+    t.equal(await page.getByRole('button', { name: 'Factory test', exact: true }).count(), 0);
     t.strictSame(errors, []);
   },
 );
@@ -362,7 +362,7 @@ t.test('My devices speaks the language of the browser, numbers and dates too', a
   await settled(page);
   await looksRight(t, page, 'my-device-phone');
   for (const name of ['Teilen', 'Weitergeben', 'Umbenennen', 'Hilfe anfordern', 'Entfernen'])
-    t.equal(await page.getByRole('button', { name }).count(), 1, name);
+    t.equal(await page.getByRole('button', { name, exact: true }).count(), 1, name);
   // What the API refuses is said in the language, too.
   await page.route('**/api/v1/association/give-away', (route) =>
     route.fulfill({ status: 429, json: { error: { code: -199, message: 'Too many requests.', details: [] } } }),

@@ -70,10 +70,10 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await press(page, 'Delete devices');
   await page.getByText('This concerns 2 devices.').waitFor();
   await inDialog(page, 'Delete devices');
-  await page.getByRole('link', { name: 'CSV-1' }).waitFor({ state: 'detached' });
+  await page.getByRole('link', { name: 'CSV-1', exact: true }).waitFor({ state: 'detached' });
   await press(page, 'Undo');
-  await page.getByRole('link', { name: 'CSV-1' }).waitFor();
-  await page.getByRole('link', { name: 'CSV-3' }).click();
+  await page.getByRole('link', { name: 'CSV-1', exact: true }).waitFor();
+  await page.getByRole('link', { name: 'CSV-3', exact: true }).click();
   await page.getByRole('heading', { name: 'CSV-3', level: 1 }).waitFor();
   await page.goBack();
   await page.getByText('3 match the filters').waitFor();
@@ -132,7 +132,7 @@ t.test(
     await page.getByRole('link', { name: 'Settings', exact: true }).click();
     await page.getByRole('link', { name: 'Access', exact: true }).click();
     await press(page, 'Make a code');
-    await page.getByRole('dialog').getByRole('button', { name: 'Make a code' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Make a code', exact: true }).click();
     await page.getByRole('img', { name: 'QR code' }).waitFor();
     await page.getByLabel('Who', { exact: true }).fill('admin@exam');
     await page.getByRole('option', { name: /admin@example\.com/ }).click();
@@ -147,7 +147,7 @@ t.test(
       .getByRole('row', { name: /Connection/ })
       .first()
       .waitFor();
-    await page.getByRole('link', { name: 'History' }).click();
+    await page.getByRole('link', { name: 'History', exact: true }).click();
     await page
       .getByRole('row', { name: /made a new secret for SN-PLACE/ })
       .first()
@@ -221,8 +221,8 @@ t.test('sessions name their browser, CAs have one place, and stations, bridges a
     .waitFor();
 
   const edit = async (name: string) => {
-    await page.getByRole('button', { name: `Actions of ${name}` }).click();
-    await page.getByRole('menuitem', { name: 'Edit' }).click();
+    await page.getByRole('button', { name: `Actions of ${name}`, exact: true }).click();
+    await page.getByRole('menuitem', { name: 'Edit', exact: true }).click();
   };
   await go(page, 'factory/stations');
   await edit('Edited line');
@@ -255,7 +255,7 @@ t.test('sessions name their browser, CAs have one place, and stations, bridges a
   await page.goto('/console/programs/authorities');
   await page.waitForURL('**/console/enrollment/authorities');
   await go(page, 'programs');
-  t.equal(await page.getByRole('link', { name: 'Certificate authorities' }).count(), 0);
+  t.equal(await page.getByRole('link', { name: 'Certificate authorities', exact: true }).count(), 0);
   t.strictSame(errors, []);
 });
 
@@ -264,7 +264,7 @@ t.test('a product is made with a channel and a custom field, which its devices h
   await press(page, 'New product');
   await page.getByLabel('Name').fill('Valve');
   await inDialog(page, 'Create');
-  await page.getByRole('link', { name: 'Valve' }).click();
+  await page.getByRole('link', { name: 'Valve', exact: true }).click();
   await page.getByRole('heading', { name: 'Valve', level: 1 }).waitFor();
   await press(page, 'New channel');
   await page.getByLabel('Name').fill('pressure');
@@ -291,8 +291,8 @@ t.test('a person is invited by email, deleted, and restored by Undo', async (t) 
   await page.getByText('An invitation to guest@example.com is on its way.').waitFor();
   t.ok(await mail.nextTokenTo('guest@example.com'));
   const row = page.getByRole('row', { name: /guest@example\.com/ });
-  await row.getByRole('button', { name: 'Actions of guest@example.com' }).click();
-  await page.getByRole('menuitem', { name: 'Delete' }).click();
+  await row.getByRole('button', { name: 'Actions of guest@example.com', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   await inDialog(page, 'Delete');
   await row.waitFor({ state: 'detached' });
   await press(page, 'Undo');
@@ -310,10 +310,10 @@ t.test('Undo stays while the pointer or the focus is on it, and can be reached a
   await page.clock.install();
   await page.goto('/console/firmware');
   const row = page.getByRole('row', { name: /Undone firmware/ });
-  const undo = page.getByRole('button', { name: 'Undo' });
+  const undo = page.getByRole('button', { name: 'Undo', exact: true });
   const remove = async () => {
     await press(page, 'Actions of Undone firmware');
-    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
     await row.waitFor({ state: 'detached' });
   };
   const wait = async (seconds: number) => {
@@ -383,7 +383,7 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
   const { page, errors } = await openAs(t, browser, service, 'products');
   const byMenu = (name: string, isAsked: boolean) => async () => {
     await press(page, `Actions of ${name}`);
-    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
     if (isAsked) await inDialog(page, 'Delete');
   };
   const byButton = (label: string, isAsked: boolean) => async () => {
@@ -392,7 +392,7 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
   };
   const byMore = async () => {
     await press(page, 'More');
-    await page.getByRole('menuitem', { name: 'Delete' }).click();
+    await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
     await inDialog(page, 'Delete');
   };
   const kinds: [place: string, name: string, remove: () => Promise<void>, link: string, list?: string][] = [
@@ -416,14 +416,14 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
         const undo = page
           .locator('.toast')
           .filter({ hasText: name.replace('Gone guest', 'gone.guest') })
-          .getByRole('button', { name: 'Undo' });
+          .getByRole('button', { name: 'Undo', exact: true });
         await undo.waitFor();
         if (isUndone) {
           await undo.click();
           await page.mouse.move(0, 0);
         } else {
           if (list !== place) await go(page, list);
-          await page.getByRole('link', { name: `Show deleted ${link}` }).click();
+          await page.getByRole('link', { name: `Show deleted ${link}`, exact: true }).click();
           await press(page, `Recover ${name}`);
           await page.getByText(`${name} was recovered.`).waitFor();
         }
@@ -436,8 +436,8 @@ t.test('every deletion is taken back by Undo, and later from where it was done',
   const { version } = (await service.ok('GET', `/api/v1/devices/${gone.device.id}`)).device;
   await service.ok('DELETE', `/api/v1/devices/${gone.device.id}`, { headers: { etag: version } });
   await go(page, `devices/${gone.device.id}`);
-  await page.getByRole('link', { name: 'Show deleted devices' }).click();
-  await page.getByRole('button', { name: 'Recover GONE-2' }).waitFor();
+  await page.getByRole('link', { name: 'Show deleted devices', exact: true }).click();
+  await page.getByRole('button', { name: 'Recover GONE-2', exact: true }).waitFor();
   t.strictSame(errors, []);
 });
 
@@ -450,16 +450,16 @@ t.test('firmware is uploaded to a package and published; a token of a program is
   await page.getByRole('dialog').getByLabel('Product').selectOption({ label: 'Motor' });
   await inDialog(page, 'Create');
   await press(page, 'Actions of Motor firmware');
-  await page.getByRole('menuitem', { name: 'Upload' }).click();
+  await page.getByRole('menuitem', { name: 'Upload', exact: true }).click();
   await page
     .getByLabel('File', { exact: true })
     .setInputFiles({ name: 'motor.bin', mimeType: '', buffer: Buffer.alloc(2048, 1) });
   await inDialog(page, 'Upload');
   const row = page.getByRole('row', { name: /Motor firmware 3\.1 .*motor\.bin \(2\.0 KB\)/ });
-  await row.getByRole('button', { name: 'Actions of Motor firmware' }).click();
-  await page.getByRole('menuitem', { name: 'Publish' }).click();
+  await row.getByRole('button', { name: 'Actions of Motor firmware', exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Publish', exact: true }).click();
   await row.getByText('Published').waitFor();
-  await page.getByRole('link', { name: 'Programs' }).click();
+  await page.getByRole('link', { name: 'Programs', exact: true }).click();
   await press(page, 'New application');
   await page.getByLabel('Name').fill('Planner');
   await inDialog(page, 'Create');
@@ -477,7 +477,7 @@ t.test('a lost connection shows itself and mends itself', async (t) => {
   await page.goto('/console/organizations');
   await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
   await page.context().setOffline(true);
-  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('link', { name: 'Products', exact: true }).click();
   await page.getByText('The connection to the service is lost.').waitFor();
   t.match(page.url(), '/console/products');
   await page.context().setOffline(false);
@@ -498,7 +498,7 @@ t.test(
     await page.goto('/console/');
     await page.getByLabel('Account id').waitFor();
     await page.goto(`/console/?account=${accountId}`);
-    const button = page.getByRole('link', { name: 'Sign in with Company' });
+    const button = page.getByRole('link', { name: 'Sign in with Company', exact: true });
     const leads = new URL((await button.getAttribute('href')) ?? '', page.url());
     t.equal(leads.pathname, '/api/v1/oauth2/authorize');
     t.equal(leads.searchParams.get('providerId'), body.identityProvider.id);

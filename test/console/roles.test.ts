@@ -93,24 +93,24 @@ t.test('a viewer, an auditor and a support see no button that their role may not
 
 t.test('an admin makes a role, gives it, and sees who has it', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'people/roles');
-  await page.getByRole('button', { name: 'New role' }).click();
+  await page.getByRole('button', { name: 'New role', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('Night shift');
   await dialog.getByLabel('Counts in').selectOption('An organization');
   await dialog.getByLabel('Read: Devices').check();
   await dialog.getByLabel('Listen: Devices').check();
   t.equal(await dialog.getByLabel('Delete: Devices').count(), 0, 'no role of an organization deletes devices');
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('cell', { name: 'Night shift', exact: true }).waitFor();
   const { roles } = await service.ok('GET', `/api/v1/roles?accountId=${service.accountId}&builtIn=false`);
   t.match(roles.results, [{ name: 'Night shift', scope: 'organization', rights: { device: ['read', 'subscribe'] } }]);
 
   const person = await service.endUser(organizationId);
   await go(page, 'people');
-  await page.getByRole('button', { name: `Actions of ${person.email}` }).click();
-  await page.getByRole('menuitem', { name: 'Change the role' }).click();
+  await page.getByRole('button', { name: `Actions of ${person.email}`, exact: true }).click();
+  await page.getByRole('menuitem', { name: 'Change the role', exact: true }).click();
   await page.getByRole('dialog').getByLabel('Role').selectOption('Night shift');
-  await page.getByRole('dialog').getByRole('button', { name: 'Save' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByRole('cell', { name: 'Night shift', exact: true }).waitFor();
   t.equal((await service.ok('GET', `/api/v1/end-users/${person.endUser.id}`)).endUser.roleId, roles.results[0]?.id);
   t.same(errors, []);
@@ -118,13 +118,13 @@ t.test('an admin makes a role, gives it, and sees who has it', async (t) => {
 
 t.test('a new role starts from another one, such as Support', async (t) => {
   const { page } = await openAs(t, browser, service, 'people/roles');
-  await page.getByRole('button', { name: 'New role' }).click();
+  await page.getByRole('button', { name: 'New role', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('Support without publishing');
   await dialog.getByLabel('Start from').selectOption('Support');
   await dialog.locator('input[name="right device publish"]:checked').waitFor();
   await dialog.getByLabel('Publish: Devices').uncheck();
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('cell', { name: 'Support without publishing', exact: true }).waitFor();
   const { roles } = await service.ok('GET', `/api/v1/roles?accountId=${service.accountId}&pageSize=1000`);
   const rightsOf = (name: string) => {
@@ -144,7 +144,7 @@ t.test('who has few rights can tick only those', async (t) => {
   const email = String(list.accountUsers.results.find(({ id }) => id === person.id)?.emailAddress);
   const page = await openOf(t, email, 'a long enough secret');
   await go(page, 'people/roles');
-  await page.getByRole('button', { name: 'New role' }).click();
+  await page.getByRole('button', { name: 'New role', exact: true }).click();
   const dialog = page.getByRole('dialog');
   t.equal(await dialog.getByLabel('Read: Devices').isEnabled(), true);
   for (const name of ['Change: Devices', 'Delete: Devices', 'Read: Bridges'])
@@ -155,12 +155,12 @@ t.test('a token is made with some rights, shown once, and ended; an admin sees t
   const person = await service.endUser(organizationId);
   const page = await openOf(t, person.email, person.password);
   await go(page, 'account/tokens');
-  await page.getByRole('button', { name: 'New token' }).click();
+  await page.getByRole('button', { name: 'New token', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('Dashboard');
   await dialog.getByLabel('May do').selectOption('Only some of it');
   await dialog.getByLabel('Read: Devices').check();
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   const text = (await page.getByRole('region', { name: 'Token' }).locator('pre').textContent())?.trim() ?? '';
   service.secrets.add(text);
   t.match(text, /^slp_/);
@@ -171,9 +171,9 @@ t.test('a token is made with some rights, shown once, and ended; an admin sees t
   const admin = await openAs(t, browser, service, 'account/tokens');
   await admin.page.getByText('There are no tokens').waitFor();
   await admin.page.getByLabel('Whose tokens').selectOption('Everybody’s');
-  await admin.page.getByRole('button', { name: 'Actions of Dashboard' }).click();
-  await admin.page.getByRole('menuitem', { name: 'End the token' }).click();
-  await admin.page.getByRole('dialog').getByRole('button', { name: 'End the token' }).click();
+  await admin.page.getByRole('button', { name: 'Actions of Dashboard', exact: true }).click();
+  await admin.page.getByRole('menuitem', { name: 'End the token', exact: true }).click();
+  await admin.page.getByRole('dialog').getByRole('button', { name: 'End the token', exact: true }).click();
   await admin.page.getByText('There are no tokens').waitFor();
   t.match(await service.http('GET', `/api/v1/devices/${device.id}`, { token: text }), { status: 401 });
 });

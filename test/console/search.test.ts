@@ -15,7 +15,7 @@ t.before(async () => {
 });
 
 const palette = (page: Page) => page.getByRole('combobox', { name: 'Find anything' });
-const option = (page: Page, name: RegExp) => page.getByRole('option', { name });
+const option = (page: Page, name: RegExp) => page.getByRole('option', { name, exact: true });
 const heading = (page: Page, name: string) => page.getByRole('heading', { name, level: 1 }).waitFor();
 
 t.test('three keys find a device, and what else has a name; places and actions too, all by keyboard', async (t) => {
@@ -51,7 +51,7 @@ t.test('three keys find a device, and what else has a name; places and actions t
   await page.keyboard.press('/');
   await page.keyboard.type('new dev');
   await page.keyboard.press('Enter');
-  await page.getByRole('dialog', { name: 'New device' }).waitFor();
+  await page.getByRole('dialog', { name: 'New device', exact: true }).waitFor();
   t.strictSame(errors, []);
 });
 
@@ -71,13 +71,16 @@ t.test('parts, settings, actions and the guide are found, by other words and by 
   }
   await search('new bridge');
   await option(page, /^New bridge/).click();
-  await page.getByRole('dialog', { name: 'New bridge' }).getByRole('button', { name: 'Cancel' }).click();
+  await page
+    .getByRole('dialog', { name: 'New bridge', exact: true })
+    .getByRole('button', { name: 'Cancel', exact: true })
+    .click();
   await search('How do I get signing up with a code?');
   const opened = page.context().waitForEvent('page');
   await option(page, /^Signing up with a code/).click();
   const guide = await opened;
   t.match(guide.url(), /\/guide\/identity#signing-up-with-a-code$/);
-  await guide.getByRole('heading', { name: 'Signing up with a code' }).waitFor();
+  await guide.getByRole('heading', { name: 'Signing up with a code', exact: true }).waitFor();
   await guide.close();
   t.strictSame(errors, []);
 });
@@ -116,7 +119,7 @@ t.test(
     t.equal(await option(page, /RM-1/).count(), 1, 'once');
     await palette(page).fill('');
     await page.keyboard.press('Escape');
-    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Sign out', exact: true }).click();
     await page.getByLabel('Email address').waitFor();
     t.equal(await page.evaluate("localStorage['slipway-recent']"), undefined, 'nobody else reads it');
   },
@@ -167,14 +170,14 @@ t.test('a scanner types a serial number and Enter at once', async (t) => {
 
 t.test('the focus stays in the palette, and returns to where it was', async (t) => {
   const { page } = await openAs(t, browser, service, 'products');
-  const button = page.getByRole('button', { name: 'New product' });
+  const button = page.getByRole('button', { name: 'New product', exact: true });
   await button.focus();
   await page.keyboard.press('/');
   for (let n = 0; n < 3; n += 1) await page.keyboard.press('Tab');
   t.ok(await page.evaluate('!document.activeElement.closest(".shell nav, main")'), 'not in the page behind it');
   await page.keyboard.press('Escape');
   await palette(page).waitFor({ state: 'detached' });
-  t.ok(await page.getByRole('button', { name: 'New product' }).and(page.locator(':focus')).count());
+  t.ok(await page.getByRole('button', { name: 'New product', exact: true }).and(page.locator(':focus')).count());
   await page.keyboard.press('/');
   await page.keyboard.type('zzzz-nothing');
   await page.getByRole('status').getByText('Nothing is found.').waitFor();
@@ -192,7 +195,7 @@ t.test('what an action opens has the focus before a frame is drawn, so that the 
   })()`);
   t.ok(isIn);
   await page.keyboard.type('Lamp');
-  t.equal(await page.getByRole('dialog', { name: 'New product' }).getByLabel('Name').inputValue(), 'Lamp');
+  t.equal(await page.getByRole('dialog', { name: 'New product', exact: true }).getByLabel('Name').inputValue(), 'Lamp');
 });
 
 t.test('an end-user on a phone finds its own only', async (t) => {

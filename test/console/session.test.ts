@@ -18,8 +18,8 @@ t.before(async () => {
 /** A dialog on the page of devices, with a serial number typed. */
 async function typed(page: Page, serialNumber: string) {
   await settled(page);
-  await page.getByRole('button', { name: 'New device' }).click();
-  const field = page.getByRole('dialog', { name: 'New device' }).getByLabel('Serial number');
+  await page.getByRole('button', { name: 'New device', exact: true }).click();
+  const field = page.getByRole('dialog', { name: 'New device', exact: true }).getByLabel('Serial number');
   await field.fill(serialNumber);
   // The page may ask for a login first, by what it reads meanwhile: a real click would wait for that.
   const create = () => page.getByRole('button', { name: 'Create', includeHidden: true }).dispatchEvent('click');
@@ -34,7 +34,7 @@ const count = async (serialNumber: string) =>
   (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=${serialNumber}&results=false`))
     .devices.meta.count;
 
-const login = (page: Page) => page.getByRole('dialog', { name: 'Sign in' });
+const login = (page: Page) => page.getByRole('dialog', { name: 'Sign in', exact: true });
 
 async function signInOver(page: Page, password = adminPassword, email?: string) {
   if (email !== undefined) await login(page).getByLabel('Email address').fill(email);
@@ -112,7 +112,7 @@ t.test('a page that cannot tell who is signed in says so, and tries again', asyn
   await page.getByRole('alert').getByText('Too many requests.').waitFor();
   t.equal(await page.getByLabel('Email address').count(), 0);
   await page.unrouteAll();
-  await page.getByRole('button', { name: 'Try again' }).click();
+  await page.getByRole('button', { name: 'Try again', exact: true }).click();
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
 });
 
@@ -148,11 +148,11 @@ t.test('a tab hears at once of a login and of a logout in another tab, and may g
   await signIn(first, undefined, undefined, '/console/products');
   const second = await first.context().newPage();
   await second.goto('/console/products');
-  await second.getByRole('button', { name: 'Sign out' }).click();
+  await second.getByRole('button', { name: 'Sign out', exact: true }).click();
   await login(first).getByText('Your session has ended.').waitFor();
   await signIn(second, person.email, person.password);
   await login(first)
-    .getByRole('button', { name: `Go on as ${person.email}` })
+    .getByRole('button', { name: `Go on as ${person.email}`, exact: true })
     .click();
   await first.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
   t.match(await first.locator('.who').textContent(), person.email);
@@ -162,11 +162,11 @@ t.test('a logout whose request fails says so, and the person is still there', as
   const { page } = await openPage(t, browser, service);
   await signIn(page, undefined, undefined, '/console/products');
   await page.route('**/sessions/logout', (route) => route.abort());
-  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).click();
   await page.getByText('You are still signed in. The service cannot be reached.').waitFor();
   await page.unrouteAll();
   await page.getByText('The connection to the service is lost.').waitFor({ state: 'detached' });
-  await page.getByRole('button', { name: 'Sign out' }).click();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).click();
   await page.getByLabel('Email address').waitFor();
   t.equal((await page.context().cookies()).length, 0);
 });
@@ -183,8 +183,8 @@ t.test('with an identity provider one goes on too: it opens in a tab of its own'
   await settled(page);
   await page.evaluate('stayed = true');
   await page.context().clearCookies();
-  await page.getByRole('link', { name: 'Organizations' }).dispatchEvent('click');
-  await login(page).getByRole('link', { name: 'Sign in with Company' }).click();
+  await page.getByRole('link', { name: 'Organizations', exact: true }).dispatchEvent('click');
+  await login(page).getByRole('link', { name: 'Sign in with Company', exact: true }).click();
   await login(page).waitFor({ state: 'detached' });
   await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
   t.ok(await page.evaluate('stayed'));
@@ -226,18 +226,18 @@ t.test('a file of a place that cannot be had gives a sentence and a button, and 
   await signIn(page, undefined, undefined, '/console/organizations');
   await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
   await without(page, 'products');
-  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('link', { name: 'Products', exact: true }).click();
   const told = page.getByRole('alert').filter({ hasText: 'A file of this page could not be loaded.' });
   await told.waitFor();
-  await page.getByRole('link', { name: 'Organizations' }).click();
+  await page.getByRole('link', { name: 'Organizations', exact: true }).click();
   await page.getByRole('heading', { name: 'Organizations', level: 1 }).waitFor();
   t.equal(await told.count(), 0);
   await page.unrouteAll();
   await without(page, 'products', { status: 200, body: '<!doctype html><h1>Another page</h1>' });
-  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('link', { name: 'Products', exact: true }).click();
   await told.waitFor();
   await page.unrouteAll();
-  await told.getByRole('button', { name: 'Load the page again' }).click();
+  await told.getByRole('button', { name: 'Load the page again', exact: true }).click();
   await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
 });
 
@@ -268,7 +268,7 @@ t.test('a page whose script does not come says so, and has a link', async (t) =>
     const { page } = await openPage(t, browser, service);
     await without(page, 'main');
     await page.goto(address);
-    const link = page.getByRole('link', { name: 'load it again' });
+    const link = page.getByRole('link', { name: 'load it again', exact: true });
     await link.waitFor();
     await page.unrouteAll();
     await link.click();
@@ -309,7 +309,7 @@ t.test('where the browser keeps no cookie, a login says what is needed, again an
   // The session ends, and the login over the page is not kept either.
   await dropCookies(page);
   await page.context().clearCookies();
-  await page.getByRole('link', { name: 'Products' }).click();
+  await page.getByRole('link', { name: 'Products', exact: true }).click();
   await signInOver(page);
   await login(page).getByRole('alert').getByText('Allow cookies for this site').waitFor();
   t.strictSame(errors, []);
@@ -335,9 +335,9 @@ t.test('where the browser refuses to keep anything, no page is blank: each says 
   // One that keeps cookies alone works as long as the page is open.
   await page.goto('/console/products');
   await fillIn(page);
-  await page.getByRole('button', { name: 'New product' }).click();
+  await page.getByRole('button', { name: 'New product', exact: true }).click();
   await page.getByLabel('Name').fill('Made without storage');
-  await page.getByRole('dialog').getByRole('button', { name: 'Create' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('row', { name: /Made without storage/ }).waitFor();
   await page.reload();
   await page.getByLabel('Email address').waitFor();
@@ -351,13 +351,13 @@ t.test(
     const { page, errors } = await openPage(t, browser, service);
     await signIn(page, undefined, undefined, '/console/products');
     await page.getByRole('link', { name: 'Devices', exact: true }).click();
-    const asks = page.getByRole('dialog', { name: 'Leave without saving?' });
+    const asks = page.getByRole('dialog', { name: 'Leave without saving?', exact: true });
     const answer = async (name: 'Keep editing' | 'Discard changes') => {
-      await asks.getByRole('button', { name }).click();
+      await asks.getByRole('button', { name, exact: true }).click();
       await asks.waitFor({ state: 'detached' });
     };
-    const dialog = page.getByRole('dialog', { name: 'New device' });
-    const open = () => page.getByRole('button', { name: 'New device' }).click();
+    const dialog = page.getByRole('dialog', { name: 'New device', exact: true });
+    const open = () => page.getByRole('button', { name: 'New device', exact: true }).click();
     await open();
     await dialog.getByRole('combobox').first().focus();
     await page.keyboard.press('Escape');
@@ -399,7 +399,7 @@ t.test(
       () => page.getByRole('link', { name: 'Log', exact: true }).click(),
       () => page.getByRole('link', { name: 'Products', exact: true }).click(),
       () => page.goBack(),
-      () => page.getByRole('button', { name: 'Sign out' }).click(),
+      () => page.getByRole('button', { name: 'Sign out', exact: true }).click(),
       async () => {
         await page.keyboard.press('Control+K');
         await page.keyboard.type('Trash');

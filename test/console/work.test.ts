@@ -85,7 +85,7 @@ t.test('a product declares commands, which become buttons and forms of its devic
     await dialog.getByLabel('Title').fill(title);
     await dialog.getByLabel('Parameters').fill(parameters);
     if (confirm) await dialog.getByLabel('Ask before it is sent').check();
-    await dialog.getByRole('button', { name: 'Create' }).click();
+    await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   };
   await declare('report', 'Report more often', '{"type": "string"}');
   await dialog.getByText('commands/0/parameters').waitFor();
@@ -103,7 +103,7 @@ t.test('a product declares commands, which become buttons and forms of its devic
     $defs: { level: { type: 'number', title: 'Level' } },
   };
   await dialog.getByLabel('Parameters').fill(JSON.stringify(schema));
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await page
     .getByRole('row', { name: /report/ })
     .getByText('interval, mode, loud, night, level')
@@ -111,7 +111,7 @@ t.test('a product declares commands, which become buttons and forms of its devic
   await declare('reboot', 'Restart', '', true);
   await page.getByRole('row', { name: /reboot/ }).waitFor();
   await page.getByLabel('Refuse commands that are not in this list').check();
-  await page.getByRole('button', { name: 'Save Other commands' }).click();
+  await page.getByRole('button', { name: 'Save Other commands', exact: true }).click();
   await page.getByText('Saved.').first().waitFor();
 
   await page.goto(`/console/devices/${device.id}/commands`);
@@ -120,18 +120,18 @@ t.test('a product declares commands, which become buttons and forms of its devic
   await dialog.getByText('From 1 to 60.').waitFor();
   await dialog.getByLabel('Seconds').fill('7');
   await dialog.getByLabel('mode').selectOption('3');
-  await dialog.getByRole('switch', { name: 'Loud' }).uncheck();
-  await dialog.getByRole('group', { name: 'Night' }).getByLabel('from').fill('22:00');
+  await dialog.getByRole('switch', { name: 'Loud', exact: true }).uncheck();
+  await dialog.getByRole('group', { name: 'Night', exact: true }).getByLabel('from').fill('22:00');
   await dialog.getByLabel('days').fill('[1, 2');
   await dialog.getByLabel('Level').fill('0.5');
-  await dialog.getByRole('button', { name: 'Send' }).click();
+  await dialog.getByRole('button', { name: 'Send', exact: true }).click();
   await dialog.getByText('days is not JSON.').waitFor();
   await dialog.getByLabel('days').fill('[1, 2]');
-  await dialog.getByRole('button', { name: 'Send' }).click();
+  await dialog.getByRole('button', { name: 'Send', exact: true }).click();
   await page.getByRole('row', { name: /report/ }).waitFor();
   await press(page, 'Restart');
   await dialog.getByText('Restart?').waitFor();
-  await dialog.getByRole('button', { name: 'Restart' }).click();
+  await dialog.getByRole('button', { name: 'Restart', exact: true }).click();
   await page.getByRole('row', { name: /reboot/ }).waitFor();
   t.equal(await page.getByLabel('Command', { exact: true }).count(), 0, 'no other commands');
   const { commands } = await service.ok('GET', `/api/v1/devices/${device.id}/commands`);
@@ -159,17 +159,17 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   const { page, errors } = await openAs(t, browser, service, 'firmware/rollouts');
   const now = () => rollout(service, page.url().split('/').at(-1) ?? '');
   await press(page, 'New rollout');
-  const dialog = page.getByRole('dialog', { name: 'New rollout' });
+  const dialog = page.getByRole('dialog', { name: 'New rollout', exact: true });
   await dialog.getByLabel('in percent').fill('10');
   await dialog.getByLabel('Minutes to wait').fill('30');
-  await dialog.getByRole('button', { name: 'Preview' }).click();
+  await dialog.getByRole('button', { name: 'Preview', exact: true }).click();
   const preview = dialog.getByRole('region', { name: 'Preview' });
   await preview.getByText('1 of them are offline').waitFor();
   await preview.getByText('Stage 1: 1 device. Stage 2: 0 devices.').waitFor();
   await dialog.getByLabel('in percent').fill('20');
   await preview.waitFor({ state: 'detached' });
   await dialog.getByLabel('in percent').fill('10');
-  await dialog.getByRole('button', { name: 'Start the rollout' }).click();
+  await dialog.getByRole('button', { name: 'Start the rollout', exact: true }).click();
   await page
     .getByRole('row', { name: /1 \/ 2/ })
     .getByRole('link')
@@ -180,12 +180,12 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   await press(page, 'New rollout');
   t.match(await dialog.getByLabel('Package').textContent(), /\S/, `the package of ${name} is offered`);
   await dialog.getByLabel('in percent').fill('100');
-  await dialog.getByRole('button', { name: 'Start the rollout' }).click();
+  await dialog.getByRole('button', { name: 'Start the rollout', exact: true }).click();
   await page
     .getByRole('row', { name: /1 \/ 1/ })
     .getByRole('link')
     .click();
-  await page.getByRole('link', { name: 'SN-ROLLED' }).waitFor();
+  await page.getByRole('link', { name: 'SN-ROLLED', exact: true }).waitFor();
   await press(page, 'Pause');
   await page.getByText('Paused', { exact: true }).waitFor();
   t.equal((await now()).state, 'paused');
@@ -224,7 +224,7 @@ t.test('a rollout shows why devices fail, and goes back in one press; a device s
   t.not(page.url().split('/').at(-1), id);
   const back = await rolloutUntil(service, page.url().split('/').at(-1) ?? '', ({ counts }) => counts.pending === 2);
   t.equal(back.target.revertOf, id);
-  await page.getByRole('button', { name: 'Undo' }).click();
+  await page.getByRole('button', { name: 'Undo', exact: true }).click();
   await until(async () => (await rollout(service, back.id)).state === 'cancelled');
 
   await page.goto(`/console/devices/${one.id}/firmware`);
@@ -262,7 +262,7 @@ t.test('a second factor is set up, asked for at the next login, and its recovery
   // A code works once, and the one of the next half minute is accepted early.
   await page.getByLabel('Code').fill(totp.generate({ timestamp: Date.now() + 30_000 }));
   await press(page, 'Sign in');
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).waitFor();
   await press(page, 'Sign out');
   await page.getByLabel('Email address').fill(email);
   await page.getByLabel('Password', { exact: true }).fill(password);
@@ -270,16 +270,16 @@ t.test('a second factor is set up, asked for at the next login, and its recovery
   await page.getByLabel('Second factor').selectOption({ label: 'Recovery code' });
   await page.getByLabel('Code').fill(recovery);
   await press(page, 'Sign in');
-  await page.getByRole('button', { name: 'Sign out' }).waitFor();
+  await page.getByRole('button', { name: 'Sign out', exact: true }).waitFor();
 
   // An admin who takes it away is told first that there is no way back.
   const { page: other } = await openAs(t, browser, service, 'people');
   await press(other, `Actions of ${email}`);
-  await other.getByRole('menuitem', { name: 'Login' }).click();
+  await other.getByRole('menuitem', { name: 'Login', exact: true }).click();
   await press(other, 'Remove Authenticator app');
-  const asked = other.getByRole('dialog', { name: 'Remove the second factor “Authenticator app”?' });
+  const asked = other.getByRole('dialog', { name: 'Remove the second factor “Authenticator app”?', exact: true });
   await asked.getByText('This cannot be undone').waitFor();
-  await asked.getByRole('button', { name: 'Remove' }).click();
+  await asked.getByRole('button', { name: 'Remove', exact: true }).click();
   await other.getByText('No second factor is set up.').waitFor();
 });
 
@@ -287,11 +287,11 @@ t.test('a station is made, and what the page shows of it once is a login', async
   await service.template({ name: 'Lamp' });
   const { page, errors } = await openAs(t, browser, service, 'factory/stations');
   await press(page, 'New station');
-  const dialog = page.getByRole('dialog', { name: 'New station' });
+  const dialog = page.getByRole('dialog', { name: 'New station', exact: true });
   await dialog.getByLabel('Name').fill('Line 7');
   await dialog.getByLabel('Product').selectOption({ label: 'Lamp' });
   await dialog.getByLabel('Devices at most').fill('250');
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   const shown = (await page.getByRole('region', { name: 'Token' }).locator('pre').textContent()) ?? '';
   const [, appId, appToken] = /SLIPWAY_APP_ID=(\S+)\nexport SLIPWAY_TOKEN=(\S+)/.exec(shown) ?? [];
   const body = { accountId: service.accountId, appId, appToken };
@@ -314,29 +314,29 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
   const { device, secret } = await service.device({ deviceTemplateId: (await service.template({ channels })).id });
   const { page, errors } = await openAs(t, browser, service, 'programs/bridges');
   await press(page, 'New bridge');
-  const dialog = page.getByRole('dialog', { name: 'New bridge' });
+  const dialog = page.getByRole('dialog', { name: 'New bridge', exact: true });
   await dialog.getByLabel('Name').fill('Warehouse');
   await dialog.getByLabel('Address').fill(`${receiver.url}?key=hidden`);
-  await dialog.getByRole('button', { name: 'Add a header' }).click();
+  await dialog.getByRole('button', { name: 'Add a header', exact: true }).click();
   await dialog.getByLabel('Header', { exact: true }).fill('X-Key');
   await dialog.getByLabel('Value').fill('k3y');
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByText('shown only now').waitFor();
   await choose(page, 'Warehouse', 'Edit');
-  const editing = page.getByRole('dialog', { name: 'Edit Warehouse' });
+  const editing = page.getByRole('dialog', { name: 'Edit Warehouse', exact: true });
   await editing.getByText('Its query is stored').waitFor();
   t.equal(await editing.getByLabel('Address').inputValue(), receiver.url);
   t.equal(await editing.getByLabel('Value').inputValue(), '');
   await editing.getByLabel('Name').fill('Warehouse 2');
-  await editing.getByRole('button', { name: 'Add a header' }).click();
+  await editing.getByRole('button', { name: 'Add a header', exact: true }).click();
   await editing.getByLabel('Header', { exact: true }).nth(1).fill('X-Tenant');
   await editing.getByLabel('Value').nth(1).fill('fleet');
-  await editing.getByRole('button', { name: 'Save' }).click();
+  await editing.getByRole('button', { name: 'Save', exact: true }).click();
   await editing.waitFor({ state: 'detached' });
   const client = await service.connect({ deviceId: device.id, secret });
   await client.publishAsync(service.topic(device.id, 'sure'), 'not welcome', { qos: 1 });
   const row = page.getByRole('row', { name: /Warehouse 2/ });
-  await row.getByRole('button', { name: '1 Dead letters of Warehouse 2' }).click();
+  await row.getByRole('button', { name: '1 Dead letters of Warehouse 2', exact: true }).click();
   await page
     .getByRole('dialog')
     .getByRole('row', { name: /sure answered 400 not welcome/ })
@@ -353,11 +353,11 @@ t.test('a bridge is made, and what it cannot deliver is shown with its reason', 
 t.test('a provider whose issuer is wrong is made, and the page says what is wrong with it', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'programs/identity-providers');
   await press(page, 'New identity provider');
-  const dialog = page.getByRole('dialog', { name: 'New identity provider' });
+  const dialog = page.getByRole('dialog', { name: 'New identity provider', exact: true });
   await dialog.getByLabel('Name').fill('Mistyped');
   await dialog.getByLabel('Issuer').fill('https://issuer.invalid');
   await dialog.getByLabel('Client id').fill('console');
-  await dialog.getByRole('button', { name: 'Create' }).click();
+  await dialog.getByRole('button', { name: 'Create', exact: true }).click();
   await page
     .getByRole('alert')
     .getByText(/^Mistyped was made, but nobody can sign in with it yet: The (host of the )?issuer /)
@@ -372,21 +372,21 @@ t.test('groups of a provider get roles, and its SCIM a token that is shown once'
   const { id } = await service.create('/identity-providers', 'identityProvider', about);
   const { page, errors } = await openAs(t, browser, service, 'programs/identity-providers');
   await choose(page, 'Directory', 'Groups');
-  const dialog = page.getByRole('dialog', { name: 'Groups of Directory' });
+  const dialog = page.getByRole('dialog', { name: 'Groups of Directory', exact: true });
   await dialog.getByLabel('Claim with the groups').fill('groups');
-  await dialog.getByRole('button', { name: 'Add a group' }).click();
+  await dialog.getByRole('button', { name: 'Add a group', exact: true }).click();
   await dialog.getByLabel('Group', { exact: true }).fill('Operations');
   await dialog.getByLabel('Role').selectOption('support');
-  await dialog.getByRole('button', { name: 'Add a group' }).click();
+  await dialog.getByRole('button', { name: 'Add a group', exact: true }).click();
   await dialog.getByLabel('Group', { exact: true }).nth(1).fill('Viewers');
   await dialog.getByLabel('Where').nth(1).selectOption('Acme');
   await dialog.getByLabel('Role').nth(1).selectOption('viewer');
-  await dialog.getByRole('button', { name: 'Make a SCIM token' }).click();
+  await dialog.getByRole('button', { name: 'Make a SCIM token', exact: true }).click();
   await dialog.getByText(/^slp_/).waitFor();
   const token = await dialog.getByText(/^slp_/).textContent();
   service.secrets.add(token ?? '');
   await dialog.getByText(`${service.server.url}/scim/v2`).waitFor();
-  await dialog.getByRole('button', { name: 'Save' }).click();
+  await dialog.getByRole('button', { name: 'Save', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   const { identityProvider } = await service.ok('GET', `/api/v1/identity-providers/${id}`);
   t.match(identityProvider, {
@@ -397,7 +397,7 @@ t.test('groups of a provider get roles, and its SCIM a token that is shown once'
     ],
   });
   await choose(page, 'Directory', 'Groups');
-  await dialog.getByRole('button', { name: 'Remove Operations' }).click();
+  await dialog.getByRole('button', { name: 'Remove Operations', exact: true }).click();
   t.equal(await dialog.getByLabel('Group', { exact: true }).count(), 1);
   t.strictSame(errors, []);
 });
@@ -464,7 +464,7 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   );
   const { device } = await service.device({ organizationId: made[59]?.id });
   const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/fields`);
-  const field = page.getByRole('combobox', { name: 'Organization' });
+  const field = page.getByRole('combobox', { name: 'Organization', exact: true });
   const named = page.locator('[role=combobox]');
   await named.waitFor();
   await until(
@@ -472,7 +472,7 @@ t.test('of many organizations the service finds the one whose name is typed, by 
     (shown) => shown === 'Site 59',
   );
   await field.fill('te 57');
-  await page.getByRole('option', { name: 'Site 57' }).waitFor();
+  await page.getByRole('option', { name: 'Site 57', exact: true }).waitFor();
   await page.keyboard.press('Enter');
   t.equal(await field.inputValue(), 'Site 57');
   await press(page, 'Save');
@@ -481,8 +481,8 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   t.equal(now.organizationId, made[57]?.id);
   await page.goto('/console/devices');
   await settled(page);
-  await page.getByRole('combobox', { name: 'Organization' }).fill('site 57');
-  await page.getByRole('option', { name: 'Site 57' }).click();
+  await page.getByRole('combobox', { name: 'Organization', exact: true }).fill('site 57');
+  await page.getByRole('option', { name: 'Site 57', exact: true }).click();
   await page.waitForURL(new RegExp(`organization=${made[57]?.id}`));
   await page.getByRole('link', { name: device.serialNumber }).waitFor();
   t.strictSame(errors, []);

@@ -24,7 +24,7 @@ t.test(
       await signIn(page, adminEmail, adminPassword, `/console/?account=${service.accountId}`);
       await page.goto('/console/devices');
       await settled(page);
-      await page.getByRole('link', { name: `IN-CELL-${place}` }).waitFor();
+      await page.getByRole('link', { name: `IN-CELL-${place}`, exact: true }).waitFor();
       t.equal(await page.getByText(`IN-CELL-${1 - place}`).count(), 0);
       t.strictSame(errors, []);
     }
