@@ -481,7 +481,7 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   t.equal(now.organizationId, made[57]?.id);
   await page.goto('/console/devices');
   await settled(page);
-  await page.getByRole('combobox', { name: 'Organization', exact: true }).fill('site 57');
+  await page.getByRole('combobox', { name: 'Organization, with those below', exact: true }).fill('site 57');
   await page.getByRole('option', { name: 'Site 57', exact: true }).click();
   await page.waitForURL(new RegExp(`organization=${made[57]?.id}`));
   await page.getByRole('link', { name: device.serialNumber }).waitFor();
