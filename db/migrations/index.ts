@@ -156,13 +156,13 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "deviceTemplates" ADD COLUMN "primary" TEXT',
     ...countText('deviceTemplates', 'primary', 1),
   ),
-  // Search finds devices by what their other fields say.
+  // Search finds devices by what their other fields say, where these begin: an index of long texts would be larger than they are.
   sqlStep(
     '0058-texts-of-fields',
     ...deviceTextIndex(
       'fields',
       'fields',
-      (row) => `(SELECT group_concat("value", char(10)) FROM json_each(${row}"fields")
+      (row) => `(SELECT group_concat(substr("value", 1, 100), char(10)) FROM json_each(${row}"fields")
         WHERE "key" <> 'name' AND "type" IN ('text', 'integer', 'real'))`,
     ),
   ),

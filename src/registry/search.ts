@@ -118,7 +118,7 @@ export function searchRoutes(app: App, ctx: RegistryContext): void {
         tags: ['Search'],
         operationId: 'search',
         summary: 'Find anything by its id, name, serial number, email address, version or other field',
-        description: `Finds what the caller may read: ${types.join(', ')}. At most ${maxHits} hits. An id can be cut after ${shortestId} characters. Callers that may make association codes find a device by its whole code.`,
+        description: `Finds what the caller may read: ${types.join(', ')}. At most ${maxHits} hits. An id can be cut after ${shortestId} characters. Callers that may make association codes find a device by its whole code. Of other fields the first 100 characters count.`,
         querystring: searchQuery,
         response: { 200: searchAnswer },
       },

@@ -130,12 +130,12 @@ t.test('a request for support is on Home and in the history of its device, until
   await open.getByText('What had happened in the day before').click();
   await open.getByText('the heater is off').waitFor();
   await page.getByText(`${email} asked for support with SN-SUPPORT`).waitFor();
-  await open.getByRole('button', { name: 'Close the request for support: ', exact: true }).click();
+  await open.getByRole('button', { name: 'Close the request for support: ' }).click();
   await open.waitFor({ state: 'detached' });
   await ask('It is cold again.');
   await page.getByRole('link', { name: 'Home', exact: true }).click();
   const row = page.getByRole('listitem').filter({ hasText: 'It is cold again.' });
-  await row.getByRole('button', { name: 'Close the request for support: ', exact: true }).click();
+  await row.getByRole('button', { name: 'Close the request for support: ' }).click();
   await row.waitFor({ state: 'detached' });
   const { supportRequests } = await service.ok('GET', `/api/v1/devices/${device.id}/support`);
   t.strictSame([supportRequests.results, errors], [[], []]);
