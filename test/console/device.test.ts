@@ -278,7 +278,7 @@ t.test('a device has the actions that people use at its head, seven tabs, and th
   await page.getByRole('heading', { name: 'Send a command', exact: true }).waitFor();
   await button('Update').click();
   await page.waitForURL(/\/firmware$/);
-  t.equal(await page.getByRole('navigation', { name: 'Parts', exact: true }).getByRole('link').count(), 7);
+  t.equal(await page.getByRole('navigation', { name: 'Parts of this page', exact: true }).getByRole('link').count(), 7);
   await page.getByRole('link', { name: 'Log', exact: true }).click();
   await page
     .getByRole('navigation', { name: 'Log', exact: true })

@@ -62,14 +62,14 @@ t.test(
 t.test('a long job gives its place away while another account waits, and goes on after it', async (t) => {
   const service = await sharedService(t);
   const { admin: jwt } = await service.account();
-  const long = (name: string) => Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
-  const first = (await postRows(service, long('A'))).body.job;
-  const second = (await postRows(service, long('B'))).body.job;
+  const long = (name: string) => Array.from({ length: 50_000 }, (_, at) => ({ serialNumber: `${name}-${at}` }));
+  // At once, so that neither has gone far when the short one comes.
+  const both = await Promise.all(['A', 'B'].map(async (name) => (await postRows(service, long(name))).body.job));
   const own = (await postRows(service, [{ serialNumber: 'own' }], '', { token: jwt })).body.job;
   t.match((await follow(service, own.id, jwt)).at(-1), { state: 'succeeded', done: 1 });
   const jobOf = async ({ id }: Record<'id', string>) =>
     (await service.ok('GET', `/api/v1/provisioning/jobs/${id}`)).job;
-  for (const one of [first, second]) {
+  for (const one of both) {
     const { state, done } = await jobOf(one);
     t.equal(state, 'running', 'the long ones have not ended');
     await until(async () => (await jobOf(one)).done > done);

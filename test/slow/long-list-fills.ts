@@ -343,7 +343,11 @@ export class Filler {
       const { id } = await this.#service.create('/firmware/rollouts', 'firmwareRollout', body);
       this.#made.rolloutId = id;
       this.#copies('', 'firmwareRollouts', id, manyRows, () => ({ state: 'finished', finished: deleted, due: null }));
-      return { bytes: manyRows * 2000 };
+      // The newest of all are others, without a target.
+      return {
+        url: `/api/v1/firmware/rollouts?accountId=${this.#service.accountId}&sortBy=created&sortOrder=asc`,
+        bytes: manyRows * 2000,
+      };
     },
     '/api/v1/firmware/rollouts/{id}/devices': async () => {
       const { rolloutId = '' } = this.#made;
