@@ -130,7 +130,7 @@ export function brandingRoutes(app: App, ctx: RegistryContext): void {
     },
     async ({ caller, body }) => {
       const { accountId } = caller;
-      const given = Object.entries(body).filter(([name]) => name in claiming.properties);
+      const given = Object.entries(body).filter(([name]) => Object.hasOwn(claiming.properties, name));
       const changes = Object.fromEntries(given.map(([name, value]) => [name, value ? 1 : 0]));
       await writeAs(ctx, caller, undefined, async (tx) => {
         if (given.length === 0) return;

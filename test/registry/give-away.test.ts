@@ -1,6 +1,7 @@
 /** A customer gives a device away with a code, or takes it out of its organization; the next one claims it. */
 import type { Test } from 'tap';
 import { codeKinds } from '../../db/registry/records/devices.ts';
+import { Passwords } from '../../src/identity/secrets/passwords.ts';
 import { subscribed, taken } from '../broker/conversation.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
 import { purgeNow } from '../support/clockwork.ts';
@@ -282,6 +283,42 @@ t.test('a code counts only while its maker may still change devices of the same 
   }
 });
 
+t.test('a code counts no more when its maker loses the right while somebody signs up with it', async (t) => {
+  const { home, id } = await household();
+  const maker = await service.endUser(home.id);
+  const code = await codeOf(id, maker.token);
+  const { hashNew } = Passwords.prototype;
+  t.teardown(() => Object.assign(Passwords.prototype, { hashNew }));
+  Passwords.prototype.hashNew = async function (...given) {
+    const { id: endUserId, version } = maker.endUser;
+    await service.ok('DELETE', `/api/v1/end-users/${endUserId}`, { headers: { etag: version } });
+    return hashNew.apply(this, given);
+  };
+  t.match(await signUp(code, 'late@example.com'), noSuchCode);
+  t.equal((await read(id)).organizationId, home.id);
+});
+
+t.test('a code that was ended counts no more, also when the clock is set back', async (t) => {
+  const { home, away, buyer, id } = await household();
+  const path = `/api/v1/organizations/${home.id}`;
+  const above = await service.organization();
+  for (const end of [
+    (code: string) => claim(code, away.id, buyer.token),
+    () => withdraw(id),
+    async () => {
+      const { organization } = await service.ok('GET', path as '/api/v1/organizations/{id}');
+      return service.http('PUT', path, { headers: { etag: organization.version }, body: { parentId: above.id } });
+    },
+  ]) {
+    await put(id, { organizationId: home.id });
+    const code = await codeOf(id);
+    now += 60_000;
+    t.match(await end(code), { status: 200 });
+    now -= 60_000;
+    t.match(await lookUp(code), noSuchCode);
+  }
+});
+
 t.test('of several codes that are made at once one counts', async (t) => {
   const { owner, id } = await household();
   const codes = await Promise.all(Array.from({ length: 5 }, () => codeOf(id, owner.token)));
@@ -432,6 +469,8 @@ t.test('a customer takes a device out, and the label works again, unless the acc
   t.match(await claiming({ signUp: true }), { body: { claiming: { signUp: true, customersMayRemove: false } } });
   t.match(await claiming({}), { status: 200, body: { claiming: { signUp: true, customersMayRemove: false } } });
   t.match(await claiming({ customersMayRemove: 'perhaps' }), { status: 400 });
+  for (const name of ['toString', 'valueOf', 'other'])
+    t.match(await claiming({ [name]: true }), { status: 200 }, 'what is not known is ignored');
   const installer = await service.endUser(away.id, { roleId: 'organization:installer' });
   for (const { token } of [buyer, installer]) {
     t.match(await put(id, { organizationId: null }, token), { status: 403, body: { error: { code: 21 } } });

@@ -119,7 +119,7 @@ export function signUpRoutes(app: App, ctx: SignUpServices): void {
         operationId: 'signUpWithCode',
         summary: 'Sign up with the code of a device, and claim it',
         description:
-          'The person gets a login, an organization and the device, or nothing of it. The same request again logs in. The email address is confirmed before a second claim.',
+          'The person gets a login, an organization and the device, or nothing of it. The same request again logs in, while the code counts: that of a label. The email address is confirmed before a second claim.',
         security: [],
         body: signUpBody,
         response: { 200: signUpShape },

@@ -54,19 +54,21 @@ export async function renewCode(
   return { associationCode: inGroups(made), device };
 }
 
+/** When a code has expired that was ended: however far the clock is set back, it counts no more. */
+export const longAgo = new Date(0).toISOString();
+
 /**
  * Ends the code with which the owner of a device gives it away; whether it counted until now. Its row stays until it is purged: who
  * tries it meanwhile is answered without the slow hashes of former versions.
  */
 export async function endGiveAway(tx: Tx, clock: Clock, deviceId: string): Promise<boolean> {
-  const now = timestamp(clock);
-  const codes = tx.updateTable('associationCodes').set({ expires: now }).where('deviceId', '=', deviceId);
-  const ended = await codes.where('kind', '=', 'giveAway').where('expires', '>', now).executeTakeFirst();
+  const codes = tx.updateTable('associationCodes').set({ expires: longAgo }).where('deviceId', '=', deviceId);
+  const ended = await codes.where('kind', '=', 'giveAway').where('expires', '>', timestamp(clock)).executeTakeFirst();
   return ended.numUpdatedRows > 0n;
 }
 
 /** Whether a stored code still counts. */
-export function codeCounts(clock: Clock, { expires }: Pick<Row<'associationCodes'>, 'expires'>): boolean {
+function codeCounts(clock: Clock, { expires }: Pick<Row<'associationCodes'>, 'expires'>): boolean {
   return expires === null || expires > timestamp(clock);
 }
 

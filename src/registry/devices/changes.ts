@@ -29,7 +29,7 @@ import type { RevokedCounts } from '../../http/revoked-counts.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import type { Downlink } from '../../ports/downlink.ts';
 import type { Revocations } from '../../ports/revocations.ts';
-import { codeCounts, endGiveAway, taken, unknownCode } from '../credentials/stored-codes.ts';
+import { canBeClaimed, endGiveAway, taken, unknownCode } from '../credentials/stored-codes.ts';
 import { type newDeviceShape, type ShowContext, settable, showDeviceState, type stateShape } from './device.ts';
 import { versionSaid } from './firmware-version.ts';
 import { demandKeeping, firstPossession, placing } from './possession.ts';
@@ -267,15 +267,18 @@ export async function associateDevice(
  */
 export async function associateWithin(
   tx: Tx,
-  { clock, audit }: { clock: Clock; audit: Audit },
+  ctx: Pick<ChangeContext, 'access' | 'clock'> & { audit: Audit },
   caller: Caller,
   { id, codeHash, from, to }: Association,
 ): Promise<Changed> {
-  const codes = tx.selectFrom('associationCodes').select(['kind', 'keepHistory', 'expires']);
+  const { clock, audit } = ctx;
+  const codes = tx.selectFrom('associationCodes').select(['kind', 'keepHistory', 'expires', 'createdById']);
   const code = await codes.where('deviceId', '=', id).where('codeHash', '=', codeHash).executeTakeFirst();
-  if (!code || !codeCounts(clock, code)) throw unknownCode();
+  if (!code) throw unknownCode();
   const before = await findEntity(tx, 'devices', id);
   if (!before || before.deleted !== null) throw new PlatformError('association');
+  // Its maker may have lost the right since it was found: the hash of a password takes its time.
+  if (!canBeClaimed(ctx, code, before.organizationId)) throw unknownCode();
   // Another claim was first. A code to give it away has ended when the device is no longer its giver's.
   if (code.kind === 'label' && before.organizationId !== from) throw taken();
   await demandReference(tx, 'organizations', caller.accountId, to, 'organizationId');

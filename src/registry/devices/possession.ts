@@ -10,7 +10,7 @@ import { type Clock, timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { livePath } from '../../entity/standing.ts';
 import type { Changes } from '../../entity/verbs.ts';
-import { endGiveAway } from '../credentials/stored-codes.ts';
+import { endGiveAway, longAgo } from '../credentials/stored-codes.ts';
 
 type Left = Pick<Row<'devices'>, 'leftTree' | 'leftFirst' | 'leftSince'>;
 const nobodyLeft: Left = { leftTree: null, leftFirst: null, leftSince: null };
@@ -70,7 +70,7 @@ export async function treeChanged(tx: Tx, clock: Clock, organizationId: string):
       select ${organizationId} union select o."id" from "organizations" o join "below" b on o."parentId" = b."id"
     )`;
   const within = sql`"organizationId" in (select "id" from "below")`;
-  await sql`${below} update "associationCodes" set "expires" = ${now} where "kind" = 'giveAway' and "expires" > ${now}
+  await sql`${below} update "associationCodes" set "expires" = ${longAgo} where "kind" = 'giveAway' and "expires" > ${now}
     and "deviceId" in (select "id" from "devices" where ${within})`.execute(tx);
   await sql`${below} update "devices" set "possession" = "possession" + 1, "possessionFirst" = "possession" + 1,
       "possessionSince" = max(coalesce("possessionSince", ''), ${now})
