@@ -143,7 +143,18 @@ t.test('a rare category is found behind thousands of points of another', async (
 
 t.test('what is no name of a value is refused', async (t) => {
   const { service } = await start(t);
-  for (const wrong of ['up', 'up.', '.x', '', '.', 'a.b,', 'a.b,c', Array(6).fill('a.b').join(), 'Primary'])
+  for (const wrong of [
+    'up',
+    'up.',
+    '.x',
+    '',
+    '.',
+    'a.b,',
+    'a.b,c',
+    Array(6).fill('a.b').join(),
+    'Primary',
+    `${'x'.repeat(201)}.y`,
+  ])
     t.match(
       await service.http('GET', `/api/v1/devices?accountId=${service.accountId}&values=${wrong}`),
       { status: 400, body: { error: { code: 106, details: [{ path: 'values' }] } } },

@@ -41,9 +41,12 @@ export function readValueNames(values: string | undefined): string[] {
   return [...new Set(names)];
 }
 
+/** UTF-16 units of the longest name of a channel. */
+const maxChannelLength = 200;
+
 /** What a name may mean, the longest channel first: channels and categories may have dots, too. */
 function namesIn(name: string): Primary[] {
-  const dots = [...name].flatMap((character, at) => (character === '.' ? [at] : []));
+  const dots = [...name.slice(0, maxChannelLength + 1).matchAll(/\./g)].map(({ index }) => index);
   return dots
     .map((at) => ({ channel: name.slice(0, at), category: name.slice(at + 1) }))
     .filter(({ channel, category }) => channel !== '' && category !== '')
