@@ -197,6 +197,16 @@ t.test('rollouts are listed newest first, unless the query asks for another orde
   t.strictSame(await ids('&sortOrder=asc'), made);
 });
 
+t.test('where no further rollout has room, one that is under way makes room for the way back', async (t) => {
+  const full = await startService(t, { env: { SLIPWAY_FIRMWARE_ROLLOUTS: '1' } });
+  const template = await full.template();
+  const fleet = await devices(full, template.id, 1);
+  const id = await bring(full, await publish(full, template.id, '2.0'), fleet);
+  const answer = await post(full, `/${id}/revert`);
+  t.match(answer, { status: 200, body: { firmwareRollout: { target: { revertOf: id } } } });
+  t.match((await full.ok('GET', `/api/v1/firmware/rollouts/${id}`)).firmwareRollout, { state: 'cancelled' });
+});
+
 t.test('going back brings each device what it ran before, and names those that cannot go back', async (t) => {
   const template = await service.template();
   const [one, two, three, four, five, six, seven] = (await devices(service, template.id, 7)) as [
@@ -285,7 +295,7 @@ t.test('one device is updated by itself; its past says what was offered and what
   const foreign = await publish(service, other.id, '2.0');
   const path = `/api/v1/devices/${device.id}/firmware`;
   for (const [packageId, details] of [
-    [foreign.id, [{ path: 'target.deviceIds' }]],
+    [foreign.id, [{ path: 'packageId' }]],
     [device.id, [{ path: 'packageId' }]],
   ] as const)
     t.match(await service.http('POST', path, { body: { packageId } }), {

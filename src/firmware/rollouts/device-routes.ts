@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import { Id, Nullable, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
-import { invalid } from '../../core/errors.ts';
+import { invalid, PlatformError } from '../../core/errors.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { entityResponse, idParams, listResponse, sendEntity } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
@@ -135,12 +135,19 @@ function updateRoute(app: App, ctx: DownlinkContext): void {
       },
     },
     async ({ caller, params, body }, reply) => {
-      const { id, accountId } = demandLive(findReached(ctx, caller, 'devices', params.id));
+      const { id, accountId, deviceTemplateId } = demandLive(findReached(ctx, caller, 'devices', params.id));
+      if (ctx.registry.entity('firmwarePackages', body.packageId)?.deviceTemplateId !== deviceTemplateId)
+        throw otherPackage();
       const rollout = { accountId, firmwarePackageId: body.packageId, target: { deviceIds: [id] } };
       const row = await createRollout(ctx, caller, rollout, 'packageId');
       return sendEntity(reply, 'firmwareRollout', await showOne(ctx, row));
     },
   );
+}
+
+function otherPackage(): PlatformError {
+  const details = [{ path: 'packageId', message: 'must name a package of the template of the device' }];
+  return new PlatformError('unknownReference', { details });
 }
 
 const updateShape = Type.Object(

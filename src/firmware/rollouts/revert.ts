@@ -23,7 +23,7 @@ export async function revertRollout(ctx: Services, caller: Caller, before: Rollo
   const { access, ages, config, registry } = ctx;
   if (!hasEnded(before)) {
     if (!access.may(caller, 'update', 'firmwareRollout')) throw new PlatformError('forbidden');
-    await demandRoom(config, registry.query, caller.accountId);
+    await demandRoom(config, registry.query, caller.accountId, 1);
     await cancelRollout(ctx, caller, before.id);
   }
   const { back, refused } = await countReturning(ctx, caller, before.id);

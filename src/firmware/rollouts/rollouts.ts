@@ -75,14 +75,19 @@ export async function demandRollout(
   return { firmware, target, stages, startAt };
 }
 
-/** @throws PlatformError 400/106 for one rollout too many. */
-export async function demandRoom({ limits }: RolloutServices['config'], db: Db, accountId: string): Promise<void> {
+/** `ending` rollouts end before the new one is made. @throws PlatformError 400/106 for one rollout too many. */
+export async function demandRoom(
+  { limits }: RolloutServices['config'],
+  db: Db,
+  accountId: string,
+  ending = 0,
+): Promise<void> {
   const open = db.selectFrom('firmwareRollouts').select((eb) => eb.fn.countAll<number>().as('count'));
   const { count } = await open
     .where('accountId', '=', accountId)
     .where('finished', 'is', null)
     .executeTakeFirstOrThrow();
-  demandWithin(limits, 'firmwareRollouts', Number(count) + 1, 'accountId');
+  demandWithin(limits, 'firmwareRollouts', Number(count) + 1 - ending, 'accountId');
 }
 
 /** Makes a rollout. @throws as demandRollout. */

@@ -6,6 +6,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import type { Caller } from '../../core/caller.ts';
 import { PlatformError } from '../../core/errors.ts';
+import { laneOf } from '../../core/limits/lanes.ts';
 import { defaultRoles } from '../../core/rights.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { Readers } from '../../core/threads/readers.ts';
@@ -52,7 +53,7 @@ export async function targetPage(
   const db = reads.registry.query;
   const { filter, organizationId, revertOf } = aim.target;
   const page = await (revertOf !== undefined
-    ? returningDevices(db, revertOf, { after, limit })
+    ? returningDevices(reads, aim, revertOf, { after, limit })
     : filter || organizationId
       ? listed(reads, aim, { after, limit })
       : named(db, aim, { after, limit }));
@@ -82,9 +83,11 @@ function listed(reads: TargetReads, aim: Aim, cut: Cut): Promise<string[]> {
   return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, cut);
 }
 
-async function returningDevices(db: Db, rolloutId: string, { after, limit }: Cut): Promise<string[]> {
-  const { rows } = await sql<{ deviceId: string }>`select "deviceId" from ${returning(rolloutId, after)}
-    where "firmwarePackageId" is not null order by "deviceId" limit ${limit}`.execute(db);
+/** On a thread: most devices of the former rollout may be none of them. */
+async function returningDevices({ registry, readers }: TargetReads, aim: Aim, rolloutId: string, cut: Cut) {
+  const query = sql<{ deviceId: string }>`select "deviceId" from ${returning(rolloutId, cut.after)}
+    where "firmwarePackageId" is not null order by "deviceId" limit ${cut.limit}`;
+  const rows = await readers.read(laneOf(asked(aim).caller), query.compile(registry.query));
   return rows.map(({ deviceId }) => deviceId);
 }
 
