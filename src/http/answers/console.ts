@@ -67,6 +67,8 @@ export async function consoleRoutes(app: App): Promise<void> {
 
 /** The pages of docs/, as the build has rendered them, and their headings. */
 function guideRoutes(app: App): void {
+  // A build may be older than the sources.
+  if (!existsSync(guide)) return;
   const files = readdirSync(guide, { recursive: true, encoding: 'utf8' }).filter((name) => /\.(html|json)$/.test(name));
   const constants = new Map(
     files.map((name) => [name.replaceAll('\\', '/'), makeConstant(readFileSync(`${guide}${name}`, 'utf8'))] as const),
