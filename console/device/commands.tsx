@@ -24,7 +24,7 @@ const kinds: Record<string, Kind> = {
 };
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
 
-/** What the product of a device declares; whoever reads a device may read it. */
+/** The product of a device. The right to read the device is enough. */
 export async function readProduct(id: string) {
   const query = { expand: 'device-template' };
   const { device } = await unwrap(api.GET('/api/v1/devices/{id}', { params: { path: { id }, query } }));

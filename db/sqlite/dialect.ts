@@ -237,7 +237,7 @@ export class SqliteDialect implements Dialect {
 
   /**
    * As `of`, and a second dialect whose transactions `threaded` executes, in turn with those of the first; it owns `threaded`. The
-   * writer of both is there to be watched. `laneNow` says on whose behalf something is written; `kept` hears of commits.
+   * writer of both is there to be watched. `laneNow` says which account causes a write; `kept` is told of commits.
    */
   static withThread(
     files: {

@@ -76,7 +76,7 @@ const administration = {
   associationCode: ['create'],
   association: ['create'],
   replacement: ['create'],
-  // Whoever sees a device may ask; callers of the account read it and close it.
+  // The right to read a device is enough to ask; callers of the account read requests and close them.
   supportRequest: ['read', 'delete'],
   verification: ['create', 'read'],
   job: ['create', 'read', 'update'],

@@ -32,7 +32,7 @@ export async function countTrees(
   const seesPeople = access.may(caller, 'read', 'endUser');
   const isWide = isAccountWide(caller) && access.may(caller, 'read', 'device');
   const isSeen = isWide ? sql`true` : inReach(db, ofDevices, 'id');
-  // Whoever reaches an organization reaches what is below it; devices may want another right.
+  // A caller that reaches an organization reaches what is below it. Devices may need another right.
   const counts = sql<Omit<Static<typeof Counts>, 'people'> & { root: string }>`
     with recursive "tree"("root", "id", "level") as (
       select "value", "value", 0 from json_each(${JSON.stringify(ids)})

@@ -1,4 +1,4 @@
-/** Give away: whoever may change a device makes a code with which somebody else claims it. Until then nothing changes. */
+/** Give away: a caller that may change a device makes a code with which another person claims it. Until then nothing changes. */
 
 import { type Static, Type } from 'typebox';
 import { DateText, Id, type Row } from '../../../db/registry/records.ts';
