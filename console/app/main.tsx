@@ -1,8 +1,7 @@
 /** Starts the console: who is signed in decides what is shown. */
-import { render } from 'preact';
 import { Suspense } from 'preact/compat';
 import { Link, Router, useRoute } from 'wouter-preact';
-import { Boundary } from '../parts/boundary.tsx';
+import { renderPage } from '../parts/boundary.tsx';
 import { Uncopied } from '../parts/copy.tsx';
 import { Question } from '../parts/dialog.tsx';
 import { keepFocus } from '../parts/focus.ts';
@@ -65,11 +64,4 @@ function Inside() {
 takeFederatedLogin();
 guardPage();
 keepFocus();
-const root = document.getElementById('app');
-if (root)
-  render(
-    <Boundary>
-      <App />
-    </Boundary>,
-    root,
-  );
+renderPage(<App />);

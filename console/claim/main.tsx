@@ -1,10 +1,9 @@
 /** The page that labels lead to, `/claim`: it bears the name, colour and logo of the account, and claims one device after another. */
-import { render } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { csrfToken } from '../app/acting.ts';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
-import { Boundary } from '../parts/boundary.tsx';
+import { renderPage } from '../parts/boundary.tsx';
 import { Uncopied } from '../parts/copy.tsx';
 import { keepFocus } from '../parts/focus.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
@@ -71,14 +70,11 @@ takeFederatedLogin();
 keepFocus();
 // Nobody who opens a label for the first time has a session: asking for it would be refused.
 if (!hasAccount() && csrfToken() === '') state.value = 'out';
-const root = document.getElementById('app');
-if (root)
-  render(
-    <Boundary>
-      <ClaimPage />
-      <SignInAgain />
-      <Uncopied />
-      <Toasts />
-    </Boundary>,
-    root,
-  );
+renderPage(
+  <>
+    <ClaimPage />
+    <SignInAgain />
+    <Uncopied />
+    <Toasts />
+  </>,
+);

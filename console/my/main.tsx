@@ -1,11 +1,10 @@
 /** My devices, `/console/my`: the home of customers. It bears the name, colour and logo of the account, and speaks their language. */
-import { render } from 'preact';
 import { Suspense } from 'preact/compat';
 import { Router } from 'wouter-preact';
 import { Starting } from '../app/offline.tsx';
 import { place } from '../app/place.ts';
 import { lapse, state } from '../app/session.ts';
-import { Boundary } from '../parts/boundary.tsx';
+import { renderPage } from '../parts/boundary.tsx';
 import { Uncopied } from '../parts/copy.tsx';
 import { Question } from '../parts/dialog.tsx';
 import { keepFocus } from '../parts/focus.ts';
@@ -45,14 +44,11 @@ function My() {
 
 guardPage();
 keepFocus();
-const root = document.getElementById('app');
-if (root)
-  render(
-    <Boundary>
-      <My />
-      <Question />
-      <Uncopied />
-      <Toasts />
-    </Boundary>,
-    root,
-  );
+renderPage(
+  <>
+    <My />
+    <Question />
+    <Uncopied />
+    <Toasts />
+  </>,
+);

@@ -113,6 +113,7 @@ t.test('so it is on the pages of who is not signed in', async (t) => {
     await page.goto(place);
     await page.getByRole('heading', { level: 1 }).waitFor();
     await page.getByRole('button').last().waitFor();
+    t.equal(await page.getByText('not loaded yet').count(), 0, `${place} does not say that it is missing`);
     t.ok((await widthOf(page)) <= phone.width, place);
     t.strictSame(await page.evaluate(smallTargets), [], place);
   }
