@@ -25,7 +25,7 @@ export function Support({ id }: { id: string }) {
       <h2>{words.title}</h2>
       <ul class="plainlist">
         {data.map((one) => (
-          <li key={one.id} class="support">
+          <li key={one.id} class="refusal">
             <div>
               <p>{one.message ?? words.withoutMessage}</p>
               <p class="small soft">

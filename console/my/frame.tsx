@@ -30,7 +30,7 @@ export function Frame() {
       <div class="my branded">
         <header>
           {branding && <BrandMark branding={branding} />}
-          <nav aria-label={texts.menu}>
+          <nav class="tabs" aria-label={texts.menu}>
             <Link href="/" aria-current={path === '/' ? 'page' : undefined}>
               {words.title}
             </Link>
@@ -38,7 +38,7 @@ export function Frame() {
             {can('update', 'endUser') && <a href="/console/people">{words.people}</a>}
             <a href="/console/account">{words.account}</a>
           </nav>
-          <p class="who">
+          <p class="row small soft">
             <span>{me.value?.emailAddress}</span>
             <button type="button" onClick={() => leave(signOut)}>
               {texts.signOut}

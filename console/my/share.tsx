@@ -42,9 +42,9 @@ export function Share({ name, organizationId, close }: { name: string; organizat
       </Form>
       <h3>{words.whoHas}</h3>
       {!data && (error ? <ErrorNote error={error} /> : <Loading />)}
-      <ul class="people">
+      <ul class="plainlist">
         {data?.map((one) => (
-          <li key={one.id} class="row apart">
+          <li key={one.id}>
             <span>
               {one.email} {one.userId === me.value?.id && <Badge text={words.you} />}
               <br />
