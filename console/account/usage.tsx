@@ -2,7 +2,7 @@
 import { api, unwrap } from '../app/api.ts';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Loading, Time } from '../parts/page.tsx';
+import { Loading, Stat, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.account;
@@ -30,9 +30,9 @@ export function Usage() {
   return (
     <div class="stack">
       <dl class="stats">
-        <Stat name={words.messagesStored} value={words.amount(data.messagesBytes, 'bytes')} />
-        <Stat name={words.points} value={words.amount(data.points, 'items')} />
-        <Stat name={words.logs} value={words.amount(data.logs, 'items')} />
+        <Stat label={words.messagesStored}>{words.amount(data.messagesBytes, 'bytes')}</Stat>
+        <Stat label={words.points}>{words.amount(data.points, 'items')}</Stat>
+        <Stat label={words.logs}>{words.amount(data.logs, 'items')}</Stat>
         <div class="stat">
           <dt>{words.oldest}</dt>
           <dd>
@@ -45,17 +45,6 @@ export function Usage() {
       <h2>{words.others}</h2>
       <p class="soft">{words.othersHint}</p>
       <Groups limits={others} />
-    </div>
-  );
-}
-
-function Stat({ name, value }: { name: string; value: string }) {
-  return (
-    <div class="stat">
-      <dt>{name}</dt>
-      <dd>
-        <b>{value}</b>
-      </dd>
     </div>
   );
 }

@@ -11,7 +11,7 @@ import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { CommandFields, payloadOf } from './command-fields.tsx';
-import { commandVerbs, type Order } from './declared.tsx';
+import { commandVerbs, sendCommand } from './declared.tsx';
 
 const words = texts.commands;
 type Kind = 'good' | 'bad' | 'warn' | undefined;
@@ -25,14 +25,10 @@ const kinds: Record<string, Kind> = {
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
 
 /** The product of a device. The right to read the device is enough. */
-export async function readProduct(id: string) {
+async function readProduct(id: string) {
   const query = { expand: 'device-template' };
   const { device } = await unwrap(api.GET('/api/v1/devices/{id}', { params: { path: { id }, query } }));
   return (device as unknown as { deviceTemplate: Entity<'deviceTemplate'> }).deviceTemplate;
-}
-
-export async function sendCommand(id: string, body: Order) {
-  await unwrap(api.POST('/api/v1/devices/{id}/commands', { params: { path: { id } }, body }));
 }
 
 export function Commands({ id }: { id: string }) {
@@ -62,10 +58,7 @@ export function Commands({ id }: { id: string }) {
           <h2>{words.send}</h2>
           {product.commands.length > 0 && (
             <div class="row">
-              <VerbButtons
-                verbs={commandVerbs(product.commands, (order) => sendCommand(id, order), words)}
-                start={start}
-              />
+              <VerbButtons verbs={commandVerbs(id, product.commands, words)} start={start} />
             </div>
           )}
           {product.commands.length === 0 && other}

@@ -1,4 +1,5 @@
 /** Commands that a product declares, as what can be done with a device. */
+import { api, unwrap } from '../app/api.ts';
 import type { Entity } from '../app/entities.ts';
 import { type Schema, SchemaFields, valueFrom } from '../parts/schema.tsx';
 import type { Outcome, Verb } from '../parts/verbs.tsx';
@@ -9,15 +10,19 @@ export interface Order {
   payload?: unknown;
 }
 
+export async function sendCommand(id: string, body: Order) {
+  await unwrap(api.POST('/api/v1/devices/{id}/commands', { params: { path: { id } }, body }));
+}
+
 /** Each is sent at once, by a form of its parameters, and after a question where it is to be confirmed. */
 export function commandVerbs(
+  id: string,
   commands: readonly DeclaredCommand[],
-  send: (order: Order) => Promise<unknown>,
   words: { sent: string; sendVerb: string; ask: (title: string) => string; askSays: string },
 ): Verb[] {
   return commands.map(({ name, title, description, parameters, confirm }) => {
     const run = async (order: Order): Promise<Outcome> => {
-      await send(order);
+      await sendCommand(id, order);
       return { said: words.sent };
     };
     const asked = (order: Order): Verb => ({

@@ -7,7 +7,7 @@ import { goesBack, useCameFrom } from '../parts/back.ts';
 import type { Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
-import { Badge, Page, Tabs, Waiting } from '../parts/page.tsx';
+import { Badge, Online, Page, Tabs, Waiting } from '../parts/page.tsx';
 import { deletion, itemsOf, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { Access } from './access.tsx';
@@ -62,10 +62,7 @@ export function Device({ id, tab }: { id: string; tab: string }) {
         <Link class="small" href={from} onClick={goesBack}>
           {words.back}
         </Link>
-        <Badge
-          kind={device.connected ? 'good' : undefined}
-          text={device.connected ? texts.online : texts.offlineShort}
-        />
+        <Online is={device.connected} />
         <Badge text={texts.devices.states[device.provisioningState] ?? device.provisioningState} />
         <Where device={device} />
       </p>

@@ -4,10 +4,10 @@ import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { readPublished } from '../firmware/packages.tsx';
+import { deliveryColumns } from '../firmware/progress.tsx';
 import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
+import { ActionButton, ErrorNote, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
@@ -30,42 +30,26 @@ export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSour
 }
 
 /** Rolls a package out to one device. */
-export const updating = (device: DeviceRow): Verb => ({
+const updating = ({ id, serialNumber, deviceTemplateId }: DeviceRow): Verb => ({
   text: words.updateThis,
   kind: 'primary',
-  dialog: (finish, close) => <Update of={device} onDone={() => finish({ said: words.updateMade })} onClose={close} />,
+  form: {
+    title: words.updateOne(serialNumber),
+    verb: words.update,
+    fields: () => [<Published product={deviceTemplateId ?? ''} />],
+    save: async ({ packageId }) => {
+      if (packageId === undefined) throw new Error(texts.firmware.noPublished);
+      await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
+      return { said: words.updateMade };
+    },
+  },
 });
 
-function Update({
-  of: { id, serialNumber, deviceTemplateId },
-  onDone,
-  onClose,
-}: {
-  of: DeviceRow;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { data, error } = useLoad(() => readPublished(deviceTemplateId ?? ''), [id]);
-  const save = async ({ packageId = '' }: Values) => {
-    await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
-    onDone();
-  };
-  const { options = [] } = data ?? {};
-  return (
-    <Dialog title={words.updateOne(serialNumber)} onClose={onClose}>
-      <ErrorNote error={error} />
-      {data && options.length === 0 ? (
-        <>
-          <p>{texts.firmware.noPublished}</p>
-          <CloseButton onClose={onClose} />
-        </>
-      ) : (
-        <Form save={save} verb={words.update} onCancel={onClose}>
-          <Select label={texts.firmware.package} name="packageId" options={options} busy={!data} />
-        </Form>
-      )}
-    </Dialog>
-  );
+function Published({ product }: { product: string }) {
+  const { data, error } = useLoad(() => readPublished(product), [product]);
+  if (error) return <ErrorNote error={error} />;
+  if (data?.options.length === 0) return <p>{texts.firmware.noPublished}</p>;
+  return <Select label={texts.firmware.package} name="packageId" options={data?.options ?? []} busy={!data} />;
 }
 
 /** What was offered to a device, and what it said. */
@@ -95,18 +79,7 @@ function Past({ id, on }: { id: string; on: number }) {
               ),
           },
           { name: 'former', label: words.ranBefore, show: ({ formerVersion }) => formerVersion ?? '–' },
-          {
-            name: 'state',
-            label: texts.devices.state,
-            show: ({ state }) => <Badge kind={deliveryKinds[state]} text={texts.firmware.states[state]} />,
-          },
-          {
-            name: 'message',
-            label: texts.message,
-            wrap: true,
-            show: ({ message, code }) => message ?? (code === null ? '' : texts.firmware.code(code)),
-          },
-          { name: 'updated', label: words.updated, show: ({ updated }) => <Time iso={updated} /> },
+          ...deliveryColumns,
         ]}
         empty={<p>{words.noPast}</p>}
       />

@@ -7,7 +7,7 @@ import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge } from '../parts/page.tsx';
+import { Badge, Online } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { type Row, readCustomNames } from './query.ts';
 import { maxValues, primaryName, readSaid, type Said, valueColumn } from './values.tsx';
@@ -27,9 +27,7 @@ export const columns: readonly Column<Row>[] = [
   {
     name: 'connected',
     label: words.connected,
-    show: ({ connected }) => (
-      <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
-    ),
+    show: ({ connected }) => <Online is={connected} />,
   },
   {
     name: 'provisioningState',

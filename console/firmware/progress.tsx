@@ -1,16 +1,23 @@
 /** How far a rollout has come: its devices by state, its speed and its clock, and why devices have failed. */
-import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import type { Entity } from '../app/entities.ts';
 import { Ago } from '../parts/ago.tsx';
+import type { Column } from '../parts/lists/table.tsx';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Time } from '../parts/page.tsx';
+import { Badge, Stat, Time } from '../parts/page.tsx';
 import { ShareList } from '../parts/shares.tsx';
 import { texts } from '../texts.ts';
-import { deliveryStates, rolloutKinds } from './states.ts';
+import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
 
 const words = texts.firmware;
 type Rollout = Entity<'firmwareRollout'>;
+interface Delivery {
+  id: string;
+  state: (typeof deliveryStates)[number];
+  message: string | null;
+  code: number | null;
+  updated: string;
+}
 
 export function StateBadge({ state }: { state: Rollout['state'] }) {
   return <Badge kind={rolloutKinds[state]} text={words.rolloutStates[state]} />;
@@ -19,6 +26,22 @@ export function StateBadge({ state }: { state: Rollout['state'] }) {
 const sumOf = (counts: Rollout['counts'], states: readonly (typeof deliveryStates)[number][]) =>
   states.reduce((sum, state) => sum + counts[state], 0);
 const endStates = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'] as const;
+
+/** Of a delivery: its state, what the device has said, and when. */
+export const deliveryColumns: Column<Delivery>[] = [
+  {
+    name: 'state',
+    label: texts.devices.state,
+    show: ({ state }) => <Badge kind={deliveryKinds[state]} text={words.states[state]} />,
+  },
+  {
+    name: 'message',
+    label: texts.message,
+    wrap: true,
+    show: ({ message, code }) => message ?? (code === null ? '' : words.code(code)),
+  },
+  { name: 'updated', label: texts.device.updated, show: ({ updated }) => <Time iso={updated} /> },
+];
 
 /** How many devices are in which state, as parts of a line. */
 export function Bar({ counts }: { counts: Rollout['counts'] }) {
@@ -36,17 +59,6 @@ export function Bar({ counts }: { counts: Rollout['counts'] }) {
         return <rect key={state} class={`part ${state}`} x={x} y="0" width={width} height="4" />;
       })}
     </svg>
-  );
-}
-
-function Figure({ label, children }: { label: string; children: ComponentChildren }) {
-  return (
-    <div class="stat">
-      <dt>{label}</dt>
-      <dd>
-        <b>{children}</b>
-      </dd>
-    </div>
   );
 }
 
@@ -87,12 +99,12 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
         </span>
       </p>
       <dl class="stats">
-        <Figure label={words.ended}>{words.endedOf(ended, all)}</Figure>
-        {!isOver && <Figure label={words.speed}>{words.perMinute(perMinute)}</Figure>}
+        <Stat label={words.ended}>{words.endedOf(ended, all)}</Stat>
+        {!isOver && <Stat label={words.speed}>{words.perMinute(perMinute)}</Stat>}
         {stageEndsAt != null && rollout.state === 'running' && (
-          <Figure label={words.nextStage}>
+          <Stat label={words.nextStage}>
             <Ago iso={stageEndsAt} />
-          </Figure>
+          </Stat>
         )}
       </dl>
       <Bar counts={counts} />

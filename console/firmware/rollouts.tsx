@@ -9,12 +9,12 @@ import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
+import { Page, Time, Waiting } from '../parts/page.tsx';
 import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { NewRollout } from './new-rollout.tsx';
-import { Bar, Failures, Progress, StateBadge } from './progress.tsx';
-import { deliveryKinds, deliveryStates } from './states.ts';
+import { Bar, deliveryColumns, Failures, Progress, StateBadge } from './progress.tsx';
+import { deliveryStates } from './states.ts';
 
 const words = texts.firmware;
 
@@ -109,18 +109,7 @@ export function RolloutPage({ id }: { id: string }) {
               ),
             },
             { name: 'stage', label: words.stage, show: ({ stage }) => stage },
-            {
-              name: 'state',
-              label: texts.devices.state,
-              show: ({ state }) => <Badge kind={deliveryKinds[state]} text={words.states[state]} />,
-            },
-            {
-              name: 'message',
-              label: texts.message,
-              wrap: true,
-              show: ({ message, code }) => message ?? (code === null ? '' : words.code(code)),
-            },
-            { name: 'updated', label: texts.device.updated, show: ({ updated }) => <Time iso={updated} /> },
+            ...deliveryColumns,
           ]}
           empty={<p>{words.noDevices}</p>}
         />

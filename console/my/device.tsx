@@ -3,13 +3,13 @@ import { ApiError, api, unwrap } from '../app/api.ts';
 import { change } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { LatestValues } from '../claim/first-value.tsx';
+import { commandVerbs } from '../device/declared.tsx';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Loading } from '../parts/shown.tsx';
+import { Loading, Online } from '../parts/shown.tsx';
 import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../words.ts';
-import { commandsOf } from './commands.tsx';
 import { GiveAway } from './give-away.tsx';
 import { MyPage } from './page.tsx';
 import { type Mine, nameOf, readMine } from './read.ts';
@@ -30,14 +30,13 @@ export function Device({ id, brand }: { id: string; brand: string }) {
       </MyPage>
     );
   const name = nameOf(device);
-  const commands = commandsOf(device);
+  const { deviceTemplate } = device;
+  const declared = deviceTemplate?.commands.filter(({ forCustomers }) => forCustomers) ?? [];
+  const commands = can('create', 'command') ? commandVerbs(id, declared, words.command) : [];
   return (
     <MyPage title={name} brand={brand} isBelow>
       <p class="row">
-        <Badge
-          kind={device.connected ? 'good' : undefined}
-          text={device.connected ? texts.online : texts.offlineShort}
-        />
+        <Online is={device.connected} />
         {!device.connected && (
           <span class="small soft">
             {device.lastConnected ? (
@@ -50,7 +49,7 @@ export function Device({ id, brand }: { id: string; brand: string }) {
           </span>
         )}
         <span class="small soft">
-          {device.deviceTemplate?.name}
+          {deviceTemplate?.name}
           {name !== device.serialNumber && <> · {device.serialNumber}</>}
         </span>
       </p>

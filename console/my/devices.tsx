@@ -5,7 +5,7 @@ import { accountId, can } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Loading } from '../parts/shown.tsx';
+import { Loading, Online } from '../parts/shown.tsx';
 import { numbers } from '../parts/times.ts';
 import { texts } from '../words.ts';
 import { MyPage } from './page.tsx';
@@ -114,7 +114,7 @@ function DeviceCard({ of, label, unit }: { of: Card; label: string; unit: string
         <span>{last ? label : words.noValue}</span>
         {last && <Ago iso={last.time} />}
       </p>
-      <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
+      <Online is={connected} />
     </li>
   );
 }

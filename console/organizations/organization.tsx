@@ -8,7 +8,7 @@ import { EntityPart } from '../parts/entity-page.tsx';
 import { Fields } from '../parts/fields.tsx';
 import { Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Page, Waiting } from '../parts/page.tsx';
+import { Online, Page, Waiting } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { endUsers } from '../people/people.tsx';
 import { texts } from '../texts.ts';
@@ -103,7 +103,7 @@ export function Organization({ id }: { id: string }) {
             {devices.results?.map(({ id, serialNumber, connected }) => (
               <li key={id}>
                 <Link href={`/devices/${id}`}>{serialNumber}</Link>
-                <Badge kind={connected ? 'good' : undefined} text={connected ? texts.online : texts.offlineShort} />
+                <Online is={connected} />
               </li>
             ))}
           </ul>

@@ -1,4 +1,5 @@
 /** What every page shows, those of customers too: its heading, that something is read, times, and states. */
+import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { texts } from '../words.ts';
@@ -45,3 +46,18 @@ export function Time({ iso }: { iso: string | null | undefined }) {
 export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {
   return <span class={kind ? `badge ${kind}` : 'badge'}>{text}</span>;
 }
+
+/** A figure of a `dl`. */
+export const Stat = ({ label, children }: { label: string; children: ComponentChildren }) => (
+  <div class="stat">
+    <dt>{label}</dt>
+    <dd>
+      <b>{children}</b>
+    </dd>
+  </div>
+);
+
+/** Whether a device is connected. */
+export const Online = ({ is }: { is: boolean }) => (
+  <Badge kind={is ? 'good' : undefined} text={is ? texts.online : texts.offlineShort} />
+);

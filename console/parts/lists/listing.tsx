@@ -31,7 +31,7 @@ export function Listing<T extends { id: string }>({
   /** Where it is not in the address: in a dialog. */
   page?: number;
   onPage?: (page: number) => void;
-  columns: readonly Column<T>[];
+  columns: readonly Column<NoInfer<T>>[];
   href?: (row: T) => string;
   nameOf?: (row: T) => string;
   actions?: (row: T) => Items;
