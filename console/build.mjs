@@ -12,9 +12,15 @@ const root = join(import.meta.dirname, '..');
 const outdir = join(root, 'dist/console');
 
 /** The pages, and where each begins. Those of customers are bundled by themselves: what only the console needs is in none of their files. */
-const pages = { 'index.html': 'app', 'claim.html': 'claim', 'my.html': 'my' };
+const pages = {
+  app: { name: 'index', title: 'Slipway', more: ' The API is described at <a href="/docs/">/docs</a>.' },
+  claim: { name: 'claim', title: 'Claim a device', icon: 'data:,', referrer: 'no-referrer' },
+  my: { name: 'my', title: 'My devices', icon: 'data:,' },
+};
+/** As an address. */
+const icon =
+  "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 24 24'%3E%3Crect width='24' height='24' rx='6' fill='%231f5eff'/%3E%3Cpath d='M5 16h14l-2 3H7zM12 4v9M12 5l5 7h-5' fill='none' stroke='white' stroke-width='1.8'/%3E%3C/svg%3E";
 const styles = { 'style.css': 'console/app/style.css', 'guide.css': 'console/guide/guide.css' };
-const bundles = [['app'], ['claim'], ['my']];
 const mainOf = (folder) => `console/${folder}/main.tsx`;
 
 const bundle = (entryPoints) =>
@@ -37,19 +43,25 @@ const bundle = (entryPoints) =>
   });
 rmSync(outdir, { recursive: true, force: true });
 const built = await Promise.all([
-  ...bundles.map((folders) => bundle(folders.map(mainOf))),
+  ...Object.keys(pages).map((folder) => bundle([mainOf(folder)])),
   bundle(Object.values(styles)),
 ]);
 // Files of the same content have the same name.
 const files = Object.entries(Object.assign({}, ...built.map(({ metafile }) => metafile.outputs)));
 const fileOf = (entry) => basename(files.find(([, { entryPoint }]) => entryPoint === entry)[0]);
-const styled = (folder) =>
-  Object.entries(styles).reduce(
-    (page, [name, entry]) => page.replace(`/${name}`, () => `/${fileOf(entry)}`),
-    readFileSync(join(root, `console/${folder}/index.html`), 'utf8'),
+/** A page with what stands in its places; `{{prefix}}` and those of the guide are filled later. */
+const filled = (file, values) =>
+  Object.entries({ icon, ...values }).reduce(
+    (page, [name, value]) => page.replace(`{{${name}}}`, () => value),
+    Object.entries(styles).reduce(
+      (page, [name, entry]) => page.replace(`/${name}`, () => `/${fileOf(entry)}`),
+      readFileSync(join(root, 'console', file), 'utf8'),
+    ),
   );
-for (const [name, folder] of Object.entries(pages))
-  writeFileSync(join(outdir, name), styled(folder).replace('main.js', fileOf(mainOf(folder))));
+for (const [folder, { name, ...values }] of Object.entries(pages)) {
+  const all = { referrer: 'same-origin', more: '', ...values, main: fileOf(mainOf(folder)) };
+  writeFileSync(join(outdir, `${name}.html`), filled('page.html', all));
+}
 for (const [file] of files) {
   const content = readFileSync(join(root, file));
   writeFileSync(join(root, `${file}.br`), brotliCompressSync(content));
@@ -57,7 +69,7 @@ for (const [file] of files) {
 }
 const guide = join(root, 'dist/guide');
 rmSync(guide, { recursive: true, force: true });
-for (const [name, text] of Object.entries(renderGuide(root, styled('guide')))) {
+for (const [name, text] of Object.entries(renderGuide(root, filled('guide/index.html', {})))) {
   mkdirSync(dirname(join(guide, name)), { recursive: true });
   writeFileSync(join(guide, name), text);
 }

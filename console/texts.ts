@@ -97,7 +97,6 @@ const english = {
     my: 'My devices',
     firstDevice: 'First device',
     devices: 'Devices',
-    claim: 'Claim a device',
     organizations: 'Organizations',
     people: 'People',
     products: 'Products',
@@ -647,7 +646,6 @@ const english = {
     certificates: 'Certificates that end soon',
     device: 'Device',
     ends: 'Valid until',
-    cause: 'Cause',
   },
   support: {
     title: 'Requests for support',

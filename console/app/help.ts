@@ -30,7 +30,6 @@ const pages: Readonly<Record<string, string>> = {
   '/programs/identity-providers': 'identity#login-at-an-openid-provider',
   '/programs/bridges': 'bridges',
   '/trash': 'console#good-to-know',
-  '/claim': 'factory#the-customer-claims-it',
   '/account': 'identity#sessions',
   '/account/tokens': 'identity#programs',
   '/account/branding': 'console#the-claim-page',

@@ -1,19 +1,14 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { Suspense } from 'preact/compat';
 import { Link, Router, useRoute } from 'wouter-preact';
-import { renderPage } from '../parts/boundary.tsx';
-import { Uncopied } from '../parts/copy.tsx';
-import { Question } from '../parts/dialog.tsx';
-import { keepFocus } from '../parts/focus.ts';
 import { useLanguage } from '../parts/language.ts';
 import { Loading } from '../parts/page.tsx';
-import { Toasts } from '../parts/toast.tsx';
-import { guardPage } from '../parts/unsaved.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
 import { browserLanguage } from '../words.ts';
+import { mount } from './mount.tsx';
 import { Starting } from './offline.tsx';
 import { place } from './place.ts';
 import { me, state } from './session.ts';
@@ -26,9 +21,6 @@ function App() {
   return (
     <Router base="/console">
       <Inside />
-      <Question />
-      <Uncopied />
-      <Toasts />
     </Router>
   );
 }
@@ -62,6 +54,4 @@ function Inside() {
 }
 
 takeFederatedLogin();
-guardPage();
-keepFocus();
-renderPage(<App />);
+mount(<App />);

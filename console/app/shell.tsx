@@ -1,18 +1,15 @@
 /** The frame around every place: navigation, who is signed in, notices. */
-import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
-import { Boundary } from '../parts/boundary.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
-import { api, online, unwrap } from './api.ts';
-import { Ending } from './ending.tsx';
+import { api, unwrap } from './api.ts';
+import { Above, Main } from './frame.tsx';
 import { Keys } from './keys.tsx';
-import { Offline } from './offline.tsx';
 import { place } from './place.ts';
 import { accountId, can, isCustomer, me, signOut } from './session.ts';
 
@@ -30,7 +27,6 @@ const Factory = place(async () => (await import('../factory/factory.tsx')).Facto
 const Enrollment = place(async () => (await import('../enrollment/enrollment.tsx')).Enrollment);
 const Firmware = place(async () => (await import('../firmware/firmware.tsx')).Firmware);
 const Programs = place(async () => (await import('../programs/programs.tsx')).Programs);
-const ClaimPlace = place(async () => (await import('../claim/place.tsx')).ClaimPlace);
 const Trash = place(async () => (await import('../trash/trash.tsx')).Trash);
 const Account = place(async () => (await import('../account/account.tsx')).Account);
 
@@ -39,13 +35,6 @@ const places: readonly { path: string; icon: IconName; name: keyof typeof texts.
   { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') && !isCustomer() },
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
-  // A caller that makes devices needs no claim: it puts them into their organization.
-  {
-    path: '/claim',
-    icon: 'claim',
-    name: 'claim',
-    shown: () => can('create', 'association') && !can('create', 'device'),
-  },
   { path: '/organizations', icon: 'organizations', name: 'organizations', shown: () => can('read', 'organization') },
   { path: '/people', icon: 'people', name: 'people', shown: () => can('read', 'endUser') },
   { path: '/products', icon: 'products', name: 'products', shown: () => can('read', 'deviceTemplate') },
@@ -64,11 +53,7 @@ export function Shell() {
   const reached = places.filter(({ shown }) => shown());
   return (
     <>
-      <a class="skip" href="#main">
-        {texts.skip}
-      </a>
-      {!online.value && <Offline />}
-      <Ending />
+      <Above />
       <div class="shell">
         <div class={open ? 'side open' : 'side'}>
           <div class="top">
@@ -100,35 +85,30 @@ export function Shell() {
             </button>
           </div>
         </div>
-        <main id="main" tabIndex={-1}>
-          <Boundary of={path}>
-            <Suspense fallback={<Loading />}>
-              <Switch>
-                <Route path="/" component={Start} />
-                <Route path="/home" component={Home} />
-                <Route path="/home/:list">{({ list }) => <HomeList list={list} />}</Route>
-                <Route path="/first-device" component={FirstDevice} />
-                <Route path="/devices" component={Devices} />
-                <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
-                <Route path="/organizations" component={Organizations} />
-                <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
-                <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
-                <Route path="/products" component={Products} />
-                <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
-                <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
-                <Route path="/enrollment/:tab?/:id?">{({ tab, id }) => <Enrollment tab={tab ?? ''} id={id} />}</Route>
-                <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
-                <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
-                <Route path="/claim" component={ClaimPlace} />
-                <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
-                <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
-                <Route>
-                  <NoSuchPlace />
-                </Route>
-              </Switch>
-            </Suspense>
-          </Boundary>
-        </main>
+        <Main>
+          <Switch>
+            <Route path="/" component={Start} />
+            <Route path="/home" component={Home} />
+            <Route path="/home/:list">{({ list }) => <HomeList list={list} />}</Route>
+            <Route path="/first-device" component={FirstDevice} />
+            <Route path="/devices" component={Devices} />
+            <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
+            <Route path="/organizations" component={Organizations} />
+            <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
+            <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>
+            <Route path="/products" component={Products} />
+            <Route path="/products/:id">{({ id }) => <Product key={id} id={id} />}</Route>
+            <Route path="/factory/:id?">{({ id }) => <Factory id={id} />}</Route>
+            <Route path="/enrollment/:tab?/:id?">{({ tab, id }) => <Enrollment tab={tab ?? ''} id={id} />}</Route>
+            <Route path="/firmware/:tab?/:id?">{({ tab, id }) => <Firmware tab={tab ?? ''} id={id} />}</Route>
+            <Route path="/programs/:tab?">{({ tab }) => <Programs tab={tab ?? ''} />}</Route>
+            <Route path="/trash/:tab?">{({ tab }) => <Trash tab={tab ?? ''} />}</Route>
+            <Route path="/account/:tab?">{({ tab }) => <Account tab={tab ?? ''} />}</Route>
+            <Route>
+              <NoSuchPlace />
+            </Route>
+          </Switch>
+        </Main>
       </div>
     </>
   );

@@ -30,13 +30,11 @@ interface Props {
   account: string;
   /** Of the label; empty where a person types it. */
   code: string;
-  /** Where the page of a device is, in front of its id. */
-  at: string;
   /** A label of another account was scanned. */
   onAccount?: (account: string) => void;
 }
 
-export function Claim({ account, code, at, onAccount }: Props) {
+export function Claim({ account, code, onAccount }: Props) {
   const [found, setFound] = useState<Found>();
   const [claimed, setClaimed] = useState<string>();
   const [given, setGiven] = useState(code);
@@ -65,7 +63,7 @@ export function Claim({ account, code, at, onAccount }: Props) {
         {!claimed && found.taken && <p class="note warn gap">{words.taken}</p>}
       </div>
       {claimed ? (
-        <FirstValue deviceId={claimed} at={at} again={again} />
+        <FirstValue deviceId={claimed} again={again} />
       ) : state.value === 'in' ? (
         <Confirm account={account} found={found} onClaimed={setClaimed} />
       ) : (

@@ -4,6 +4,7 @@ import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
 import { Ago } from '../parts/ago.tsx';
 import { listen } from '../parts/live.ts';
+import { number } from '../parts/reading.ts';
 import { texts } from '../words.ts';
 
 const words = texts.claim;
@@ -12,7 +13,6 @@ const maxShown = 6;
 const maxRead = 50;
 /** Milliseconds that a value may be ahead of its arrival; beyond them it is never the latest. */
 const mostAhead = 24 * 3_600_000;
-const number = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 6 });
 
 interface Shown {
   /** The channel and the category. */
@@ -122,7 +122,7 @@ export function LatestValues({ deviceId, most, none }: { deviceId: string; most:
   );
 }
 
-export function FirstValue({ deviceId, at, again }: { deviceId: string; at: string; again: () => void }) {
+export function FirstValue({ deviceId, again }: { deviceId: string; again: () => void }) {
   return (
     <>
       <LatestValues deviceId={deviceId} most={maxShown} none={words.waiting} />
@@ -130,7 +130,7 @@ export function FirstValue({ deviceId, at, again }: { deviceId: string; at: stri
         <button type="button" onClick={again}>
           {words.another}
         </button>
-        <a class="button primary" href={`${at}/${deviceId}`}>
+        <a class="button primary" href={`/console/my/${deviceId}`}>
           {words.open}
         </a>
       </div>

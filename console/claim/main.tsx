@@ -1,15 +1,12 @@
 /** The page that labels lead to, `/claim`: it bears the name, colour and logo of the account, and claims one device after another. */
 import { useEffect, useState } from 'preact/hooks';
 import { csrfToken } from '../app/acting.ts';
+import { mount } from '../app/mount.tsx';
 import { Starting } from '../app/offline.tsx';
 import { findAccount, hasAccount, state } from '../app/session.ts';
-import { renderPage } from '../parts/boundary.tsx';
-import { Uncopied } from '../parts/copy.tsx';
-import { keepFocus } from '../parts/focus.ts';
 import { ErrorNote, Field, Form } from '../parts/form.tsx';
 import { useLanguage } from '../parts/language.ts';
 import { Loading } from '../parts/shown.tsx';
-import { Toasts } from '../parts/toast.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { CookieNote } from '../sign-in/sign-in.tsx';
@@ -48,7 +45,7 @@ function OfAccount({ account, onAccount }: { account: string; onAccount: (accoun
     <div class="panel">
       <BrandMark branding={branding} />
       <h1>{words.title}</h1>
-      <Claim key={account} account={account} code={given.code} at="/console/my" onAccount={onAccount} />
+      <Claim key={account} account={account} code={given.code} onAccount={onAccount} />
     </div>
   );
 }
@@ -67,14 +64,11 @@ function NoAccount({ onAccount }: { onAccount: (account: string) => void }) {
 }
 
 takeFederatedLogin();
-keepFocus();
 // Nobody who opens a label for the first time has a session: asking for it would be refused.
 if (!hasAccount() && csrfToken() === '') state.value = 'out';
-renderPage(
+mount(
   <>
     <ClaimPage />
     <SignInAgain />
-    <Uncopied />
-    <Toasts />
   </>,
 );

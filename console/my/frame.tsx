@@ -1,14 +1,9 @@
 /** What is around each page of customers: whose products these are, the ways from here, and who is signed in. */
-import { Suspense } from 'preact/compat';
 import { Link, Route, Switch, useLocation } from 'wouter-preact';
-import { online } from '../app/api.ts';
-import { Ending } from '../app/ending.tsx';
-import { Offline } from '../app/offline.tsx';
+import { Above, Main } from '../app/frame.tsx';
 import { place } from '../app/place.ts';
 import { accountId, can, me, signOut } from '../app/session.ts';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
-import { Boundary } from '../parts/boundary.tsx';
-import { Loading } from '../parts/shown.tsx';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../words.ts';
 import { Devices } from './devices.tsx';
@@ -22,11 +17,7 @@ export function Frame() {
   const brand = branding?.name ?? '';
   return (
     <>
-      <a class="skip" href="#main">
-        {texts.skip}
-      </a>
-      {!online.value && <Offline />}
-      <Ending />
+      <Above />
       <div class="my branded">
         <header>
           {branding && <BrandMark branding={branding} />}
@@ -45,18 +36,14 @@ export function Frame() {
             </button>
           </p>
         </header>
-        <main id="main" tabIndex={-1}>
-          <Boundary of={path}>
-            <Suspense fallback={<Loading />}>
-              <Switch>
-                <Route path="/:id">{({ id }) => <Device key={id} id={id} brand={brand} />}</Route>
-                <Route>
-                  <Devices brand={brand} />
-                </Route>
-              </Switch>
-            </Suspense>
-          </Boundary>
-        </main>
+        <Main>
+          <Switch>
+            <Route path="/:id">{({ id }) => <Device key={id} id={id} brand={brand} />}</Route>
+            <Route>
+              <Devices brand={brand} />
+            </Route>
+          </Switch>
+        </Main>
       </div>
     </>
   );

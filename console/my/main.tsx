@@ -1,17 +1,12 @@
 /** My devices, `/console/my`: the home of customers. It bears the name, colour and logo of the account, and speaks their language. */
 import { Suspense } from 'preact/compat';
 import { Router } from 'wouter-preact';
+import { mount } from '../app/mount.tsx';
 import { Starting } from '../app/offline.tsx';
 import { place } from '../app/place.ts';
 import { lapse, state } from '../app/session.ts';
-import { renderPage } from '../parts/boundary.tsx';
-import { Uncopied } from '../parts/copy.tsx';
-import { Question } from '../parts/dialog.tsx';
-import { keepFocus } from '../parts/focus.ts';
 import { useLanguage } from '../parts/language.ts';
 import { Loading } from '../parts/shown.tsx';
-import { Toasts } from '../parts/toast.tsx';
-import { guardPage } from '../parts/unsaved.ts';
 import { browserLanguage } from '../words.ts';
 import { Frame } from './frame.tsx';
 import { words } from './words.ts';
@@ -42,13 +37,4 @@ function My() {
   );
 }
 
-guardPage();
-keepFocus();
-renderPage(
-  <>
-    <My />
-    <Question />
-    <Uncopied />
-    <Toasts />
-  </>,
-);
+mount(<My />);

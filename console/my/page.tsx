@@ -1,10 +1,9 @@
 /** The head of a page of customers, without a word of the API. */
 import type { ComponentChildren } from 'preact';
-import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { isolated } from '../isolated.ts';
 import { Heading } from '../parts/shown.tsx';
 import { Stale } from '../parts/stale.tsx';
+import { useTitle } from '../parts/title.ts';
 import { words } from './words.ts';
 
 /** `brand` is whose product it is. */
@@ -22,12 +21,7 @@ export function MyPage({
   actions?: ComponentChildren;
   children: ComponentChildren;
 }) {
-  useEffect(() => {
-    document.title = [title, brand]
-      .filter((part) => part !== '')
-      .map(isolated)
-      .join(' · ');
-  }, [title, brand]);
+  useTitle(title, brand);
   return (
     <>
       {isBelow && (

@@ -1,5 +1,5 @@
 /** What fails inside is told in its place, with a way on: the rest of the page stays, and no page is blank. */
-import { type ComponentChildren, render } from 'preact';
+import type { ComponentChildren } from 'preact';
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks';
 import { texts } from '../words.ts';
 
@@ -18,15 +18,6 @@ export function Boundary({ of, children }: { of?: string; children: ComponentChi
       </button>
     </div>
   );
-}
-
-/** Shows a page in the place of what its HTML says until then. */
-export function renderPage(page: ComponentChildren): void {
-  const root = document.getElementById('app');
-  if (!root) return;
-  // Preact leaves an element there for which it has no use.
-  root.replaceChildren();
-  render(<Boundary>{page}</Boundary>, root);
 }
 
 /** A file of the page could not be had. */

@@ -3,10 +3,10 @@ import { useEffect } from 'preact/hooks';
 import { isCustomer, me } from '../app/session.ts';
 import { isolated } from '../isolated.ts';
 
-export function useTitle(shown: string): void {
-  const account = me.value?.accountName;
+/** `whose` is the account, unless it is that of the person. */
+export function useTitle(shown: string, whose = me.value?.accountName ?? ''): void {
   useEffect(() => {
-    const parts = [shown, account ?? '', isCustomer() ? '' : 'Slipway'].filter((one) => one !== '');
+    const parts = [shown, whose, isCustomer() ? '' : 'Slipway'].filter((one) => one !== '');
     document.title = parts.map(isolated).join(' · ');
-  }, [shown, account]);
+  }, [shown, whose]);
 }

@@ -106,7 +106,6 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       'account/tokens',
       'account/usage',
       'account/branding',
-      'claim',
       'account/audit',
       'account/health',
     ],

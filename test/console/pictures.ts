@@ -97,7 +97,6 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['tokens', 'account/tokens'],
     ['token-new', 'account/tokens', (page) => press(page, 'New token')],
     ['branding', 'account/branding'],
-    ['claim', 'claim'],
     ['usage', 'account/usage'],
     ['audit', 'account/audit'],
     ['health', 'account/health'],
