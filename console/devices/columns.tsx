@@ -8,6 +8,7 @@ import { ErrorNote } from '../parts/form.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Online } from '../parts/page.tsx';
+import { readingText } from '../parts/reading.ts';
 import { texts } from '../texts.ts';
 import { type Row, readCustomNames } from './query.ts';
 import { maxValues, primaryName, readSaid, type Said, valueColumn } from './values.tsx';
@@ -18,8 +19,6 @@ const columnsKey = 'slipway-columns';
 const ofField = 'field:';
 /** Before what `values` calls a value. */
 const ofValue = 'value:';
-/** Characters of a value that a cell shows. */
-const maxShown = 80;
 
 export const columns: readonly Column<Row>[] = [
   { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
@@ -64,8 +63,7 @@ function customColumn(name: string): Column<Row> {
     const value = row[name];
     if (value === null || value === undefined || value === '') return '–';
     if (typeof value === 'boolean') return value ? texts.yes : texts.no;
-    const text = String(value);
-    return text.length > maxShown ? `${text.slice(0, maxShown)}…` : text;
+    return readingText(String(value));
   };
   return { name: `${ofField}${name}`, label: name, show };
 }

@@ -20,30 +20,19 @@ export interface DeviceFilter {
   silent?: boolean;
 }
 
+/** What the address calls the properties of the filter. */
+const inAddress = {
+  ...{ q: 'serialNumber', organization: 'organizationId', product: 'deviceTemplateId', state: 'provisioningState' },
+  ...{ connected: 'connected', firmware: 'firmwareVersion', offlineSince: 'offlineSince', silent: 'silent' },
+};
+
 /** The filter that is in the address. */
 export function filterOf(search: URLSearchParams): DeviceFilter {
-  const [
-    serialNumber,
-    organizationId,
-    deviceTemplateId,
-    provisioningState,
-    connected,
-    firmwareVersion,
-    offlineSince,
-    silent,
-  ] = ['q', 'organization', 'product', 'state', 'connected', 'firmware', 'offlineSince', 'silent'].map(
-    (name) => search.get(name) ?? '',
-  );
-  return {
-    ...(serialNumber && { serialNumber }),
-    ...(organizationId && { organizationId, below: true as const }),
-    ...(deviceTemplateId && { deviceTemplateId }),
-    ...(provisioningState && { provisioningState }),
-    ...(connected && { connected: connected === 'true' }),
-    ...(firmwareVersion && { firmwareVersion }),
-    ...(offlineSince && { offlineSince }),
-    ...(silent && { silent: silent === 'true' }),
-  };
+  const set = Object.entries(inAddress).flatMap(([name, property]) => {
+    const text = search.get(name);
+    return text ? [[property, ['connected', 'silent'].includes(name) ? text === 'true' : text]] : [];
+  });
+  return { ...Object.fromEntries(set), ...(search.get('organization') && { below: true }) };
 }
 
 /** What the table shows of a device: all of a device is many times longer. */

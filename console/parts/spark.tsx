@@ -17,7 +17,6 @@ export function Spark({
   to,
   gap,
   label,
-  steps,
   zero,
 }: {
   points: readonly SparkPoint[];
@@ -25,8 +24,6 @@ export function Spark({
   to: number;
   gap: number;
   label: string;
-  /** Whether a value lasts until the next one. */
-  steps?: boolean;
   /** Whether the line stands on zero, and is filled down to it. */
   zero?: boolean;
 }) {
@@ -40,11 +37,9 @@ export function Spark({
   const y = (value: number) => (height - margin - share(value) * (height - 2 * margin)).toFixed(1);
   const parts = partsOf(points, gap);
   const last = points.at(-1);
-  const lines = parts.map((part) => part.map((point, at) => segment(point, at, part[at - 1])).join(''));
-  function segment({ time, value }: SparkPoint, at: number, before: SparkPoint | undefined): string {
-    if (at === 0) return `M${x(time)} ${y(value)}`;
-    return steps && before ? `H${x(time)}V${y(value)}` : `L${x(time)} ${y(value)}`;
-  }
+  const lines = parts.map((part) =>
+    part.map(({ time, value }, at) => `${at === 0 ? 'M' : 'L'}${x(time)} ${y(value)}`).join(''),
+  );
   return (
     <svg class="spark" viewBox={`0 0 ${width} ${height}`} preserveAspectRatio="none" role="img" aria-label={label}>
       {zero &&
