@@ -29,7 +29,7 @@ export function Frame() {
             {can('update', 'endUser') && <a href="/console/people">{words.people}</a>}
             <a href="/console/account">{words.account}</a>
           </nav>
-          <p class="row small soft">
+          <p class="who row small soft">
             <span>{me.value?.emailAddress}</span>
             <button type="button" onClick={() => leave(signOut)}>
               {texts.signOut}

@@ -61,7 +61,7 @@ function Line({ id }: { id: string }) {
 function Head() {
   const { name = '', productName = '', madeDevices = 0, maxDevices = 0, expiresAt = '' } = me.value?.station ?? {};
   return (
-    <header class="stationhead">
+    <header class="row apart stationhead">
       <div>
         <p class="brand">
           <Icon name="factory" /> {name}

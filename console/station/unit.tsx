@@ -31,7 +31,7 @@ export function UnitInHand({ kept, change, next }: Props) {
   if (!unit) return null;
   return (
     <>
-      <div class="row unithead">
+      <div class="row apart unithead">
         <h2 class="mono">{unit.serialNumber}</h2>
         <button type="button" class={verdict?.passed ? 'primary' : undefined} onClick={next}>
           {words.next}
