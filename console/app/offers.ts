@@ -51,28 +51,23 @@ const parts: readonly (readonly [path: string, name: string, right: Right, other
 ];
 
 /** What is made where: begun there at once. */
-const makings: readonly (readonly [action: Action, path: string, name: string, kind: string])[] = [
-  ['newDevice', '/devices', texts.devices.new, 'device'],
-  ['importDevices', '/devices', texts.devices.import, 'device'],
-  ['newOrganization', '/organizations', texts.organizations.new, 'organization'],
-  ['/people', '/people', texts.people.newEndUser, 'endUser'],
-  ['/people/account-users', '/people/account-users', texts.people.newAdmin, 'accountUser'],
-  ['/people/roles', '/people/roles', texts.roles.new, 'role'],
-  ['/products', '/products', texts.products.new, 'deviceTemplate'],
-  ['/factory', '/factory', texts.factory.new, 'job'],
-  ['/factory/stations', '/factory/stations', texts.stations.new, 'application'],
-  ['/enrollment', '/enrollment', texts.enrollment.new[''], 'enrollmentGroup'],
-  ['/enrollment/authorities', '/enrollment/authorities', texts.enrollment.new.authorities, 'certificateAuthority'],
-  ['/firmware', '/firmware', texts.firmware.newPackage, 'firmwarePackage'],
-  ['/firmware/rollouts', '/firmware/rollouts', texts.firmware.newRollout, 'firmwareRollout'],
-  ['/programs', '/programs', texts.programs.new[''], 'application'],
-  [
-    '/programs/identity-providers',
-    '/programs/identity-providers',
-    texts.programs.new['identity-providers'],
-    'identityProvider',
-  ],
-  ['/programs/bridges', '/programs/bridges', texts.programs.new.bridges, 'bridge'],
+const makings: readonly (readonly [path: `/${string}`, name: string, kind: string, action?: Action])[] = [
+  ['/devices', texts.devices.new, 'device', 'newDevice'],
+  ['/devices', texts.devices.import, 'device', 'importDevices'],
+  ['/organizations', texts.organizations.new, 'organization', 'newOrganization'],
+  ['/people', texts.people.newEndUser, 'endUser'],
+  ['/people/account-users', texts.people.newAdmin, 'accountUser'],
+  ['/people/roles', texts.roles.new, 'role'],
+  ['/products', texts.products.new, 'deviceTemplate'],
+  ['/factory', texts.factory.new, 'job'],
+  ['/factory/stations', texts.stations.new, 'application'],
+  ['/enrollment', texts.enrollment.new[''], 'enrollmentGroup'],
+  ['/enrollment/authorities', texts.enrollment.new.authorities, 'certificateAuthority'],
+  ['/firmware', texts.firmware.newPackage, 'firmwarePackage'],
+  ['/firmware/rollouts', texts.firmware.newRollout, 'firmwareRollout'],
+  ['/programs', texts.programs.new[''], 'application'],
+  ['/programs/identity-providers', texts.programs.new['identity-providers'], 'identityProvider'],
+  ['/programs/bridges', texts.programs.new.bridges, 'bridge'],
 ];
 
 type Go = (path: string) => void;
@@ -88,7 +83,7 @@ export function ownOffers(places: readonly Place[], typed: string, go: Go, onKey
       const { icon, name: detail } = place;
       return [{ key: path + name, group: words.settings, icon, name, detail, others, run: () => go(path) }];
     }),
-    ...makings.flatMap(([action, path, name, kind]) => {
+    ...makings.flatMap(([path, name, kind, action = path]) => {
       const run = () => {
         begin(action);
         go(path);

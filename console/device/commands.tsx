@@ -1,8 +1,8 @@
 /** Commands of a device: sent, followed until they end, cancelled. */
 import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
-import type { Entity } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { readMine } from '../my/read.ts';
 import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -24,16 +24,9 @@ const kinds: Record<string, Kind> = {
 };
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
 
-/** The product of a device. The right to read the device is enough. */
-async function readProduct(id: string) {
-  const query = { expand: 'device-template' };
-  const { device } = await unwrap(api.GET('/api/v1/devices/{id}', { params: { path: { id }, query } }));
-  return (device as unknown as { deviceTemplate: Entity<'deviceTemplate'> }).deviceTemplate;
-}
-
 export function Commands({ id }: { id: string }) {
   const [round, setRound] = useState(0);
-  const { data: product } = useLoad(() => readProduct(id), [id]);
+  const { data: product } = useLoad(async () => (await readMine(id)).deviceTemplate, [id]);
   const { start, dialog } = useVerbs(() => setRound((before) => before + 1));
   const params = { path: { id } };
   const send = async ({ commandName = '', payload }: Values, form: HTMLFormElement) => {

@@ -52,11 +52,11 @@ export function Bulk({
   const isFiltered = Object.keys(filter).length > 0;
   const isChosen = selected.size > 0;
   const says = [words.would(isChosen ? selected.size : count), !isChosen && filter.below && words.withBelow];
-  const what = selected.size > 0 ? { ids: [...selected] } : { filter };
-  if (selected.size === 0 && !isFiltered) return <p class="soft small">{words.hint}</p>;
+  const what = isChosen ? { ids: [...selected] } : { filter };
+  if (!isChosen && !isFiltered) return <p class="soft small">{words.hint}</p>;
   return (
     <div class="row note">
-      <span>{selected.size > 0 ? words.selected(selected.size) : words.matching(count)}</span>
+      <span>{isChosen ? words.selected(selected.size) : words.matching(count)}</span>
       {actions.filter(mayRun).map((one) => (
         <button type="button" key={one} class={one === 'delete' ? 'danger' : undefined} onClick={() => setAction(one)}>
           {words.verbs[one]}
@@ -70,7 +70,7 @@ export function Bulk({
       {rolling && (
         <Suspense fallback={null}>
           <NewRollout
-            target={selected.size > 0 ? { deviceIds: [...selected] } : { filter }}
+            target={isChosen ? { deviceIds: [...selected] } : { filter }}
             says={says.filter(Boolean).join(' ')}
             onClose={() => setRolling(false)}
             onDone={() => {

@@ -24,22 +24,25 @@ export interface Said {
 }
 
 /** The declared categories of the stored channels of a product, or of all. */
-export async function readSaid(product?: string): Promise<Said[]> {
+export async function readCategories(product?: string): Promise<Said[]> {
   if (!can('read', 'channelTemplate')) return [];
   const fields = 'entityId,name,persistenceType,categories';
   const { results = [] } = await readList('channelTemplate', 1, {
     ...{ pageSize: maxChannels, fields },
     ...(product && { entityId: product }),
   });
-  return results.flatMap(({ entityId, name: channel, persistenceType, categories }) =>
-    categories.flatMap(({ name: category, label, unit = '' }) => {
-      const name = `${channel}.${category}`;
-      // Commas are between names.
-      if (persistenceType !== 'timeSeries' || category === '' || name.includes(',')) return [];
-      return { product: entityId, channel, category, name, label: label || category, unit };
-    }),
-  );
+  return results
+    .filter(({ persistenceType }) => persistenceType === 'timeSeries')
+    .flatMap(({ entityId, name: channel, categories }) =>
+      categories.map(({ name: category, label, unit = '' }) => ({
+        ...{ product: entityId, channel, category, name: `${channel}.${category}`, label: label || category, unit },
+      })),
+    );
 }
+
+/** Those that a list can be asked for: commas are between names. */
+export const readSaid = async (product?: string) =>
+  (await readCategories(product)).filter(({ category, name }) => category !== '' && !name.includes(','));
 
 export function valueColumn(column: string, name: string, said: readonly Said[]): Column<Row> {
   const isPrimary = name === primaryName;

@@ -11,6 +11,7 @@ import { useLoad } from '../parts/load.ts';
 import { ShareList } from '../parts/shares.tsx';
 import { texts } from '../texts.ts';
 import { readPublished } from './packages.tsx';
+import { Refused } from './progress.tsx';
 
 const words = texts.firmware;
 /** Of more versions, only the number is told. */
@@ -124,11 +125,7 @@ function Preview({ of: { devices, offline, versions, stages, refused } }: { of: 
           )}
         </>
       )}
-      {refused.map(({ reason, count }) => (
-        <p class="note warn" key={reason}>
-          {texts.counts.devices(count)}: {reason}
-        </p>
-      ))}
+      <Refused of={refused} />
     </section>
   );
 }

@@ -120,11 +120,7 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
             </li>
           ))}
       </ul>
-      {refused.map(({ reason, count }) => (
-        <p class="note warn" key={reason}>
-          {texts.counts.devices(count)}: {reason}
-        </p>
-      ))}
+      <Refused of={refused} />
       <ol class="steps">
         {stages.map(({ percent }, at) => (
           <li key={percent} aria-current={stage === at + 1 && !isOver ? 'step' : undefined}>
@@ -135,6 +131,13 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
     </section>
   );
 }
+
+export const Refused = ({ of }: { of: Rollout['refused'] }) =>
+  of.map(({ reason, count }) => (
+    <p class="note warn" key={reason}>
+      {texts.counts.devices(count)}: {reason}
+    </p>
+  ));
 
 /** What devices have said, the most frequent first, with the last device that said so. */
 export function Failures({ of: failures }: { of: NonNullable<Rollout['failures']> }) {

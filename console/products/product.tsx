@@ -4,15 +4,14 @@ import { Link } from 'wouter-preact';
 import { type Changes, change, type Entity, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { EntityPart } from '../parts/entity-page.tsx';
-import { Check, Form } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Page, Waiting } from '../parts/page.tsx';
-import { deletion, type Outcome, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { deletion, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { channelsOf } from './channels.tsx';
 import { commandsOf } from './commands.tsx';
 import { customFieldsOf } from './custom-fields.tsx';
-import { PrimaryValue } from './primary-value.tsx';
+import { PrimaryValue, Switch } from './settings.tsx';
 
 const words = texts.products;
 type Product = Entity<'deviceTemplate'>;
@@ -25,6 +24,7 @@ export function Product({ id }: { id: string }) {
     [id],
   );
   if (!product) return <Waiting title={words.one} error={error} trash="products" />;
+  const save = async (changes: Changes<'deviceTemplate'>) => finish(await put(product, changes));
   return (
     <Page
       title={product.name}
@@ -41,42 +41,15 @@ export function Product({ id }: { id: string }) {
       <div class="stack">
         <EntityPart of={channels} heading={words.channels} />
         <EntityPart of={customFields} heading={words.fields} />
-        <PrimaryValue product={product} save={async (primary) => finish(await put(product, { primary }))} />
+        <PrimaryValue {...{ product, save }} />
         <EntityPart of={commands} heading={words.commands} />
         <div class="grid">
-          <Setting {...{ product, finish }} name="commandsOnly" />
-          <Setting {...{ product, finish }} name="skipSameVersion" />
+          <Switch {...{ product, save }} name="commandsOnly" />
+          <Switch {...{ product, save }} name="skipSameVersion" />
         </div>
       </div>
       {dialog}
     </Page>
-  );
-}
-
-/** Something that a product does or does not. */
-function Setting({
-  product,
-  name,
-  finish,
-}: {
-  product: Product;
-  name: 'skipSameVersion' | 'commandsOnly';
-  finish: (outcome: Outcome) => void;
-}) {
-  const { title, label, hint } = words.settings[name];
-  return (
-    <section class="panel narrow">
-      <h2>{title}</h2>
-      <Form
-        key={product.version}
-        save={async (values) => finish(await put(product, { [name]: name in values }))}
-        verb={texts.save}
-        of={title}
-        fixed={!can('update', 'deviceTemplate')}
-      >
-        <Check label={label} name={name} value="yes" checked={product[name]} hint={hint} />
-      </Form>
-    </section>
   );
 }
 
