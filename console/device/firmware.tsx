@@ -7,7 +7,8 @@ import { readPublished } from '../firmware/packages.tsx';
 import { deliveryColumns } from '../firmware/progress.tsx';
 import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
-import { ActionButton, ErrorNote, Select } from '../parts/form.tsx';
+import { CloseButton, Dialog } from '../parts/dialog.tsx';
+import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
@@ -30,26 +31,42 @@ export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSour
 }
 
 /** Rolls a package out to one device. */
-const updating = ({ id, serialNumber, deviceTemplateId }: DeviceRow): Verb => ({
+const updating = (device: DeviceRow): Verb => ({
   text: words.updateThis,
   kind: 'primary',
-  form: {
-    title: words.updateOne(serialNumber),
-    verb: words.update,
-    fields: () => [<Published product={deviceTemplateId ?? ''} />],
-    save: async ({ packageId }) => {
-      if (packageId === undefined) throw new Error(texts.firmware.noPublished);
-      await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
-      return { said: words.updateMade };
-    },
-  },
+  dialog: (finish, close) => <Update of={device} onDone={() => finish({ said: words.updateMade })} onClose={close} />,
 });
 
-function Published({ product }: { product: string }) {
-  const { data, error } = useLoad(() => readPublished(product), [product]);
-  if (error) return <ErrorNote error={error} />;
-  if (data?.options.length === 0) return <p>{texts.firmware.noPublished}</p>;
-  return <Select label={texts.firmware.package} name="packageId" options={data?.options ?? []} busy={!data} />;
+function Update({
+  of: { id, serialNumber, deviceTemplateId },
+  onDone,
+  onClose,
+}: {
+  of: DeviceRow;
+  onDone: () => void;
+  onClose: () => void;
+}) {
+  const { data, error } = useLoad(() => readPublished(deviceTemplateId ?? ''), [id]);
+  const save = async ({ packageId = '' }: Values) => {
+    await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
+    onDone();
+  };
+  const { options = [] } = data ?? {};
+  return (
+    <Dialog title={words.updateOne(serialNumber)} onClose={onClose}>
+      <ErrorNote error={error} />
+      {data && options.length === 0 ? (
+        <>
+          <p>{texts.firmware.noPublished}</p>
+          <CloseButton onClose={onClose} />
+        </>
+      ) : (
+        <Form save={save} verb={words.update} onCancel={onClose}>
+          <Select label={texts.firmware.package} name="packageId" options={options} busy={!data} />
+        </Form>
+      )}
+    </Dialog>
+  );
 }
 
 /** What was offered to a device, and what it said. */
