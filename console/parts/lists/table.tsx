@@ -219,7 +219,12 @@ function Row<T extends { id: string }>({
       {columns.map(({ name, label, show, wrap }, at) => (
         <td key={name} class={wrap ? 'wrap' : undefined} data-label={label}>
           {at === 0 && href ? <Link href={href(row)}>{cellOf(show(row))}</Link> : cellOf(show(row))}
-          {at === 0 && isFresh && <span class="badge good">{texts.fresh}</span>}
+          {at === 0 && isFresh && (
+            <>
+              {' '}
+              <span class="badge good">{texts.fresh}</span>
+            </>
+          )}
         </td>
       ))}
       {menu !== undefined && (
