@@ -62,25 +62,27 @@ async function shake(files: readonly string[], seed: number): Promise<Report> {
   return report;
 }
 
-const loops: ChildProcess[] = Array.from({ length: Number(values.busy) }, () => {
+function startLoop(): ChildProcess {
   const [command, ...args] = endingWithUs([process.execPath, '--eval', busy]);
   return spawn(command, args, { stdio: 'ignore' });
-});
+}
+
 const files = filesAt(['test']).filter((file) => new RegExp(values.files).test(file));
 const rows: Array<{ seed: number; seconds: number; passed: number; failed: number }> = [];
 const failed = new Map<string, number[]>();
-try {
-  for (let round = 0; round < Number(values.rounds); round += 1) {
-    const [seed, from] = [Number(values.seed) + round, performance.now()];
-    console.log(`Round ${round + 1}: ${files.length} files, seed ${seed}`);
+for (let round = 0; round < Number(values.rounds); round += 1) {
+  const [seed, from] = [Number(values.seed) + round, performance.now()];
+  console.log(`Round ${round + 1}: ${files.length} files, seed ${seed}`);
+  const loops = Array.from({ length: Number(values.busy) }, startLoop);
+  try {
     const { passed, failures } = await shake(files, seed);
     const seconds = Math.round((performance.now() - from) / 1000);
     rows.push({ seed, seconds, passed, failed: failures.length });
     for (const { title } of failures) failed.set(title, [...(failed.get(title) ?? []), seed]);
     console.log(`${passed} passed, ${failures.length} failed (${seconds} s)\n`);
+  } finally {
+    for (const loop of loops) loop.kill('SIGKILL');
   }
-} finally {
-  for (const loop of loops) loop.kill('SIGKILL');
 }
 console.table(rows);
 for (const [title, seeds] of failed) console.log(`Failed with ${seeds.join(', ')}: ${title}`);
