@@ -304,8 +304,10 @@ const verbs = {
     const stays = to === entity.place;
     const organization = kind === 'organizations';
     const attached = organization && world.roleOf(person) === 'endUser' && world.rootsOf(person).includes(entity);
+    // Whoever may change a device may remove it from where it is.
+    const isRemoved = kind === 'devices' && to === null;
     const moves: Array<[boolean, string]> = [
-      ...placeRefusals(world, person, to),
+      ...(isRemoved ? [] : placeRefusals(world, person, to)),
       [attached, '403/21'],
       [organization && pathOf(to).includes(entity), '400/106'],
       [organization && pathOf(to).length + 1 + world.heightOf(entity) > 5, '400/105'],
