@@ -20,7 +20,7 @@ const written = ['registry.db', 'registry.db-wal', 'messages.db', 'messages.db-w
 /** When a data directory was written last, by the times of its files; 0 for a new one. */
 export function lastWritten(directory: string): number {
   const times = written.flatMap((name) => statSync(join(directory, name), { throwIfNoEntry: false })?.mtimeMs ?? []);
-  return Math.max(0, ...times);
+  return Math.floor(Math.max(0, ...times));
 }
 
 /** What the time would be without a jump that nobody has confirmed; undefined when there was none. */
@@ -78,7 +78,8 @@ export class TrustedClock implements Clock {
     const now = clock.now();
     const at = clock.monotonic?.();
     if (at === undefined) return now;
-    const expected = this.#anchor.time + at - this.#anchor.at;
+    // The monotonic clock has parts of milliseconds, which no column of times takes.
+    const expected = Math.floor(this.#anchor.time + at - this.#anchor.at);
     if (now - expected <= tolerance) {
       if (this.#doubtedAt !== undefined) this.#believe(now, at, 'the clock is right again');
       return now;
