@@ -5,6 +5,7 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { type Clock, timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError } from '../../core/errors.ts';
+import { areTooMany, minEnded } from '../../core/failure-limit.ts';
 import { change } from '../../entity/verbs.ts';
 import { versionSaid } from '../../registry/devices/firmware-version.ts';
 import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.ts';
@@ -226,9 +227,6 @@ export async function renewOffer(tx: Tx, clock: Clock, deviceId: string): Promis
   return (await changed.executeTakeFirst()).numUpdatedRows > 0n;
 }
 
-/** Devices of the running stage from which on the failures among them say something. */
-const minEnded = 5;
-
 /**
  * Looks at a rollout after devices of it have ended: it is finished when the last one has, and pauses itself when too many
  * have failed. The rollout when that has changed it.
@@ -259,7 +257,7 @@ export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Pr
   const failures = sum(['failed', 'timedOut'], rollout.stage);
   const ended = failures + sum(['succeeded'], rollout.stage);
   const isTelling = ended >= minEnded || isOver(rollout.stage);
-  const isTooMany = ended > 0 && (failures * 100) / ended > rollout.maxFailurePercent;
+  const isTooMany = areTooMany({ failures, ended }, rollout.maxFailurePercent);
   if (rollout.state !== 'running' || !isTelling || !isTooMany || failures <= rollout.failuresAccepted) return undefined;
   const reason = `${failures} of ${ended} devices that have ended in stage ${rollout.stage + 1} have failed.`;
   return changeRollout(tx, rollout, { state: 'paused', reason, failuresAccepted: failures, due: null });
