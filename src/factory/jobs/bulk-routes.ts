@@ -7,38 +7,30 @@ import { commandBody } from '../../commands/command.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
-import { bodyFilters, demandBelow, type ListQuery } from '../../entity/list-query.ts';
 import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
-import { deviceListing, keepHistory } from '../../registry/devices/device.ts';
+import { keepHistory } from '../../registry/devices/device.ts';
 import { demandKeeping } from '../../registry/devices/possession.ts';
-import { deviceIds } from '../../registry/devices/search.ts';
+import { selectionFilter } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
 import { demandRowRights, isOpen, type Job, type JobAction, type Parameters, showJob } from './job.ts';
 import { currentJob, jobResponse, jobsPath } from './routes.ts';
+import { allSelected, rowsOf, tooMany } from './selected.ts';
 import { makeJob, type NewJob } from './store.ts';
 
 const bulkActions = ['delete', 'move', 'regenerate', 'command'] as const;
-/** Devices that are selected, and rows that are read, in one go; and devices that are looked up by their ids. */
+/** Rows that are read in one go. */
 const atOnce = 1000;
-const lookedUpAtOnce = 250;
 /** Bytes: so many ids. */
 const bodyLimit = 4 * 1024 * 1024;
 
-const { filters, partial } = bodyFilters(deviceListing);
 const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
-  filter: Type.Optional(
-    Type.Object(filters, {
-      additionalProperties: false,
-      minProperties: 1,
-      description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partial.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
-    }),
-  ),
+  filter: Type.Optional(selectionFilter),
   ids: Type.Optional(
     Type.Array(Type.String({ maxLength: 64 }), {
       minItems: 1,
@@ -159,44 +151,12 @@ async function selectIds(
   { filter, ids }: Static<typeof bulkBody>,
 ): Promise<string[]> {
   if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
-  const tooMany = (path: string) => invalid(path, `must select at most ${maxRows} devices`);
   if (ids) {
     const unique = [...new Set(ids)];
     if (unique.length > maxRows) throw tooMany('ids');
     return unique;
   }
-  // A shell variable that is not set must not select everything.
-  for (const [name, value] of Object.entries(filter ?? {}))
-    if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
-  demandBelow(filter ?? {}, 'filter.below');
-  const query = { ...filter, accountId: caller.accountId } as ListQuery;
-  const selected: string[] = [];
-  for (;;) {
-    const page = { after: selected.at(-1) ?? '', limit: atOnce };
-    const more = await deviceIds(ctx, { caller, listing: deviceListing, query, state: 'live' }, page);
-    selected.push(...more);
-    if (selected.length > maxRows) throw tooMany('filter');
-    if (more.length < atOnce) return selected;
-    await nextTurn();
-  }
-}
-
-/** The rows of devices; the serial number is for anyone who reads them, and of the account's own devices alone. */
-async function rowsOf({ registry }: FactoryContext, accountId: string, ids: readonly string[]): Promise<string[]> {
-  const rows: string[] = [];
-  for (let from = 0; from < ids.length; from += lookedUpAtOnce) {
-    const batch = ids.slice(from, from + lookedUpAtOnce);
-    const devices = registry.query
-      .selectFrom('devices')
-      .select(['id', 'serialNumber'])
-      .where('accountId', '=', accountId);
-    const serials = new Map(
-      (await devices.where('id', 'in', batch).execute()).map((one) => [one.id, one.serialNumber]),
-    );
-    for (const id of batch) rows.push(JSON.stringify({ values: { id, serialNumber: serials.get(id) } }));
-    await nextTurn();
-  }
-  return rows;
+  return allSelected(ctx, caller, { filter });
 }
 
 /** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */

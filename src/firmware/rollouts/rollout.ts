@@ -12,8 +12,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
-import { bodyFilters } from '../../entity/list-query.ts';
-import { deviceListing } from '../../registry/devices/device.ts';
+import { filters, partialFilters } from '../../registry/devices/selection.ts';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;
@@ -38,8 +37,6 @@ export function hasEnded({ state }: Pick<Rollout, 'state'>): boolean {
 
 /** Devices that a rollout may name one by one. */
 export const maxTargets = 10_000;
-
-export const { filters, partial: partialFilters } = bodyFilters(deviceListing);
 
 const target = Type.Object(
   {

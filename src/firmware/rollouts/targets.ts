@@ -14,10 +14,10 @@ import { list } from '../../entity/list.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
-import { deviceIds } from '../../registry/devices/search.ts';
+import { partialFilters, selectedDevices } from '../../registry/devices/selection.ts';
 import { packageOf } from './deliveries.ts';
 import { returning } from './returning.ts';
-import { partialFilters, type Rollout, type StoredTarget, type Target } from './rollout.ts';
+import type { Rollout, StoredTarget, Target } from './rollout.ts';
 
 /** Devices that are taken up together. */
 const pageSize = 100;
@@ -80,7 +80,7 @@ interface Cut {
 
 function listed(reads: TargetReads, aim: Aim, cut: Cut): Promise<string[]> {
   const { caller, query } = asked(aim);
-  return deviceIds(reads, { caller, listing: deviceListing, query, state: 'live' }, cut);
+  return selectedDevices(reads, caller, { filter: query }, cut);
 }
 
 /** On a thread: most devices of the former rollout may be none of them. */
