@@ -971,6 +971,7 @@ const english = {
       undoDelete: 'Undo: delete',
       undoMove: 'Undo: move',
     },
+    sends: (name: string) => `Send a command: ${name}`,
     states: {
       pending: 'Waiting',
       running: 'Running',
@@ -981,7 +982,7 @@ const english = {
     },
     endedWithFailures: 'Ended, with failures',
     nothingDone: 'Ended, nothing done',
-    rowStates: { pending: 'Waiting', done: 'Done', failed: 'Failed', skipped: 'Skipped' },
+    rowStates: { pending: 'Waiting', open: 'On its way', done: 'Done', failed: 'Failed', skipped: 'Skipped' },
     new: 'New provisioning job',
     none: 'There are no jobs yet.',
     action: 'Action',

@@ -39,6 +39,10 @@ function State({ of: { state, done, failed, skipped } }: { of: Ended }) {
   return <Badge kind={kinds[state]} text={words.states[state]} />;
 }
 
+function nameOf({ action, command }: Pick<Entity<'job'>, 'action' | 'command'>): string {
+  return command ? words.sends(command.name) : words.actions[action];
+}
+
 const jobs: EntityList<Entity<'job'>> = {
   label: words.tabs[''],
   kind: 'job',
@@ -52,7 +56,7 @@ const jobs: EntityList<Entity<'job'>> = {
     {
       name: 'action',
       label: words.action,
-      show: ({ action, dryRun }) => `${words.actions[action]}${dryRun ? ` (${words.dryRun})` : ''}`,
+      show: (job) => `${nameOf(job)}${job.dryRun ? ` (${words.dryRun})` : ''}`,
     },
     { name: 'state', label: texts.devices.state, show: (job) => <State of={job} /> },
     { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
@@ -134,7 +138,7 @@ function Job({ id }: { id: string }) {
   const ask = { title: words.destroy, says: words.destroySays, typed: words.destroyTyped };
   const destroying: Verb = { text: words.destroy, kind: 'danger', ask, run: post('results/confirm', words.destroyed) };
   return (
-    <Page title={words.actions[job.action]} actions={<VerbButtons verbs={verbs} start={start} />}>
+    <Page title={nameOf(job)} actions={<VerbButtons verbs={verbs} start={start} />}>
       {notes}
       <div class="stack">
         <section class="panel">

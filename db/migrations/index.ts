@@ -43,6 +43,7 @@ import * as namesOfAuthorities from './0052-names-of-authorities.ts';
 import * as kindsOfCodes from './0053-kinds-of-codes.ts';
 import * as support from './0054-support.ts';
 import * as goingBack from './0056-going-back.ts';
+import * as commandsOfJobs from './0063-commands-of-jobs.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -171,6 +172,7 @@ export const registryMigrations: readonly Migration[] = [
     'ALTER TABLE "sessions" ADD COLUMN "browser" TEXT',
     ...countText('sessions', 'browser', 1),
   ),
+  commandsOfJobs,
 ];
 
 /**

@@ -69,6 +69,7 @@ export const commandShape = Type.Object({
   finished: date,
   result: anyJson,
   lateReply: anyJson,
+  jobId: Nullable(Type.Unsafe<string>({ ...Id, description: 'The job that has sent it to many devices.' })),
 });
 
 /** Columns that are JSON as it came. */
@@ -77,13 +78,13 @@ const carried = ['payload', 'result', 'lateReply'] as const;
 /** A command as the wire shows it. What it carries is not read: each of the three texts may have 64 KiB. */
 export function showCommand(row: Command): JsonText {
   const { id, accountId, deviceId, created, createdById, name, timeoutSeconds, expiresAt, attempt } = row;
-  const { sent, accepted, finished } = row;
+  const { sent, accepted, finished, jobId } = row;
   const shown: Omit<Static<typeof commandShape>, (typeof carried)[number]> = {
     ...{ id, accountId, deviceId, created, createdById, name },
     parallel: row.parallel === 1,
     ...{ timeoutSeconds, expiresAt },
     state: row.state as CommandState,
-    ...{ attempt, sent, accepted, finished },
+    ...{ attempt, sent, accepted, finished, jobId },
   };
   const texts = carried.map((column) => `,"${column}":${row[column] ?? 'null'}`);
   return new JsonText(`${JSON.stringify(shown).slice(0, -1)}${texts.join('')}}`);

@@ -49,8 +49,16 @@ interface News {
   gone?: true;
 }
 
+/** The row of a job that sends a command. */
+export interface RowOfJob {
+  jobId: string;
+  row: number;
+}
+
 export class Commands {
   readonly watchers = new Watchers();
+  /** Tells, by the id of a job, that a command of it has ended. */
+  readonly endsOfJobs = new Watchers();
   readonly #services: Services;
   readonly #downlink: Pick<Downlink, 'send' | 'listens'>;
   /** Work on the commands of a device, one piece after the other. */
@@ -109,8 +117,23 @@ export class Commands {
     await schemas.demand(laneOf(caller), { schema: parameters, value, place: 'payload' });
   }
 
-  /** Stores a command in a transaction of the caller's; `added` is to follow. @throws PlatformError 400/106, 429/-199. */
-  async add(tx: Tx, caller: Caller, { deviceId, accountId }: DeviceName, body: CommandBody): Promise<Command> {
+  /** Whether a command could be sent to any device now. @throws PlatformError 400/106 with the path of what is wrong, after `at`. */
+  demandSendable({ payload = null, expiresAt }: CommandBody, at = ''): void {
+    demandShort(JSON.stringify(payload), at);
+    readExpiry(expiresAt, this.#services.ages.now(), at);
+  }
+
+  /**
+   * Stores a command, one of a row's, in a transaction of the caller's; `added` is to follow.
+   * @throws PlatformError 400/106, 429/-199.
+   */
+  async add(
+    tx: Tx,
+    caller: Caller,
+    { deviceId, accountId }: DeviceName,
+    body: CommandBody,
+    of?: RowOfJob,
+  ): Promise<Command> {
     const { ages, clock, config, audit } = this.#services;
     const payload = body.payload === undefined ? null : JSON.stringify(body.payload);
     if (payload !== null) demandShort(payload);
@@ -140,6 +163,8 @@ export class Commands {
       finished: null,
       result: null,
       lateReply: null,
+      jobId: of?.jobId ?? null,
+      jobRow: of?.row ?? null,
     };
     const made = await tx.insertInto('commands').values(row).returningAll().executeTakeFirstOrThrow();
     await audit.record(tx, {
@@ -148,9 +173,14 @@ export class Commands {
       accountId,
       actor: caller,
       target: { kind: 'device', id: deviceId },
-      details: { commandId: row.id, deviceId, name: body.name },
+      details: { commandId: row.id, deviceId, name: body.name, ...(of && { jobId: of.jobId }) },
     });
     return made;
+  }
+
+  /** Whether a command would go to the device at once. */
+  isHeardBy(device: DeviceName): boolean {
+    return this.#downlink.listens(device, '_commands');
   }
 
   /** To be told after the commit. */
@@ -189,7 +219,7 @@ export class Commands {
     const { query } = this.#services.registry;
     const open = query.selectFrom('commands').select('id').where('deviceId', '=', device.deviceId);
     if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return false;
-    return !this.#downlink.listens(device, '_commands');
+    return !this.isHeardBy(device);
   }
 
   async #requeue({ deviceId }: DeviceName): Promise<void> {
@@ -209,7 +239,7 @@ export class Commands {
   /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */
   async #sendNext(device: DeviceName): Promise<void> {
     const { registry, ages, clock } = this.#services;
-    if (this.#stopped || !this.#downlink.listens(device, '_commands')) return;
+    if (this.#stopped || !this.isHeardBy(device)) return;
     const sent = await registry.transaction(async (tx) => {
       const rows = await openWithoutTexts(tx, device.deviceId);
       const isBusy = rows.some(({ state, parallel }) => state !== 'queued' && parallel === 0);
@@ -253,7 +283,10 @@ export class Commands {
   async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
     const { registry, ages, clock, config } = this.#services;
     const ended = await registry.transaction(async (tx) => {
-      const rows = tx.selectFrom('commands').select(['state', 'result', 'timeoutSeconds']).where('id', '=', id);
+      const rows = tx
+        .selectFrom('commands')
+        .select(['state', 'result', 'timeoutSeconds', 'jobId'])
+        .where('id', '=', id);
       const command = await rows.where('deviceId', '=', device.deviceId).executeTakeFirst();
       if (!command) throw new PlatformError('notFound', { message: 'The device has no such command.' });
       const change = tx.updateTable('commands').where('id', '=', id);
@@ -261,34 +294,37 @@ export class Commands {
       const now = timestamp(clock);
       const isSame = command.state === status && command.result === said;
       if (!isOpen(command)) {
-        if (isSame) return false;
+        if (isSame) return undefined;
         await change.set({ lateReply: JSON.stringify({ status, result: result ?? null, time: now }) }).execute();
         await removeOldest(tx, config.limits.commandBytes, device.accountId, { but: id });
-        return false;
+        return undefined;
       }
       if (status === 'accepted') {
-        if (command.state === 'accepted') return false;
+        if (command.state === 'accepted') return undefined;
         const due = ages.now() + command.timeoutSeconds * 1000;
         await makeRoom(tx, config.limits, device.accountId, Buffer.byteLength(said ?? ''));
         await change.set({ state: 'accepted', accepted: now, result: said, due }).execute();
-        return false;
+        return undefined;
       }
       await change.set({ state: status, finished: now, result: said }).execute();
       await removeOldest(tx, config.limits.commandBytes, device.accountId, { but: id });
-      return true;
+      return command;
     });
-    this.watchers.tellWatchers([id]);
-    if (ended) this.added(device);
+    if (ended) this.announceEnds([{ ...device, id, jobId: ended.jobId }]);
+    else this.watchers.tellWatchers([id]);
   }
 
   /** Ends commands that have not ended; on disk when it resolves. */
   async cancel(commands: ReadonlyArray<Pick<Command, 'id'>>): Promise<void> {
-    const { registry, clock } = this.#services;
     for (let from = 0; from < commands.length; from += atOnce) {
       const ids = commands.slice(from, from + atOnce).map(({ id }) => id);
-      const ended = await registry.transaction((tx) => endCommands(tx, ids, 'cancelled', timestamp(clock)));
-      this.#ended(ended);
+      this.announceEnds(await this.#services.registry.transaction((tx) => this.cancelIn(tx, ids)));
     }
+  }
+
+  /** The same in a transaction of the caller's; `announceEnds` is to follow. */
+  cancelIn(tx: Tx, ids: readonly string[]): Promise<EndedCommand[]> {
+    return endCommands(tx, ids, 'cancelled', timestamp(this.#services.clock));
   }
 
   /** Ends what is due. Never rejects. */
@@ -322,20 +358,22 @@ export class Commands {
             ...(await endCommands(tx, of(false), 'timedOut', now)),
           ];
         });
-        this.#ended(ended);
+        this.announceEnds(ended);
       }
     } catch (error) {
       log.error({ err: error }, 'commands that are due could not be ended');
     }
   }
 
-  #ended(commands: readonly Ended[]): void {
+  /** To be told after the commit that has ended them. */
+  announceEnds(commands: readonly EndedCommand[]): void {
     this.watchers.tellWatchers(commands.map(({ id }) => id));
+    this.endsOfJobs.tellWatchers(new Set(commands.flatMap(({ jobId }) => jobId ?? [])));
     for (const { accountId, deviceId } of commands) this.added({ accountId, deviceId });
   }
 }
 
-type Ended = Pick<Command, 'id' | 'accountId' | 'deviceId'>;
+export type EndedCommand = Pick<Command, 'id' | 'accountId' | 'deviceId' | 'jobId'>;
 
 /** The open commands of a device in their order, without their texts: 100 payloads may have 6 MiB. */
 function openWithoutTexts(tx: Tx, deviceId: string) {
@@ -367,22 +405,22 @@ async function requeue(tx: Tx, chosen: Chosen): Promise<string[]> {
   return rows.map(({ id }) => id);
 }
 
-async function endCommands(tx: Tx, ids: readonly string[], state: string, finished: string): Promise<Ended[]> {
+async function endCommands(tx: Tx, ids: readonly string[], state: string, finished: string): Promise<EndedCommand[]> {
   if (ids.length === 0) return [];
   const open = tx.updateTable('commands').set({ state, finished }).where('id', 'in', ids).where(isOpenCommand);
-  return open.returning(['id', 'accountId', 'deviceId']).execute();
+  return open.returning(['id', 'accountId', 'deviceId', 'jobId']).execute();
 }
 
 /** @throws PlatformError 400/106 for a payload that is too long. */
-function demandShort(payload: string): void {
-  if (Buffer.byteLength(payload) > maxBytes) throw invalid('payload', `has more than ${maxBytes} bytes of JSON`);
+function demandShort(payload: string, at = ''): void {
+  if (Buffer.byteLength(payload) > maxBytes) throw invalid(`${at}payload`, `has more than ${maxBytes} bytes of JSON`);
 }
 
 /** Milliseconds. @throws PlatformError 400/106. */
-function readExpiry(given: string | undefined, now: number): number {
+function readExpiry(given: string | undefined, now: number, at = ''): number {
   if (given === undefined) return now + day;
   const expires = parseDate(given);
-  if (expires === undefined) throw invalid('expiresAt', 'must be an ISO 8601 date');
-  if (expires <= now || expires > now + maxWait) throw invalid('expiresAt', 'must be within the next 30 days');
+  if (expires === undefined) throw invalid(`${at}expiresAt`, 'must be an ISO 8601 date');
+  if (expires <= now || expires > now + maxWait) throw invalid(`${at}expiresAt`, 'must be within the next 30 days');
   return expires;
 }

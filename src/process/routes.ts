@@ -17,6 +17,7 @@ import { enrollmentRefusalRoutes } from '../enrollment/groups/refusal-routes.ts'
 import { renewRoutes } from '../enrollment/renewal/renew-route.ts';
 import { idempotentPosts } from '../entity/idempotency.ts';
 import { bulkRoutes } from '../factory/jobs/bulk-routes.ts';
+import { bulkCommandRoutes } from '../factory/jobs/command-routes.ts';
 import { jobRoutes } from '../factory/jobs/routes.ts';
 import { addressRoutes, provisioningRoutes } from '../factory/provisioning/routes.ts';
 import { verificationRoutes } from '../factory/verification.ts';
@@ -150,6 +151,7 @@ const forCallers: readonly Mount[] = [
   jobRoutes,
   provisioningRoutes,
   bulkRoutes,
+  bulkCommandRoutes,
   firmwarePackageRoutes,
   firmwareRolloutRoutes,
   deviceFirmwareRoutes,

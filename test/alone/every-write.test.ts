@@ -132,6 +132,13 @@ const writes: ReadonlyArray<[operation: string, write: () => Write]> = [
       return { body: { action: 'move', organizationId: all.other.id, dryRun: true, filter }, end: cancelJob };
     },
   ],
+  [
+    'POST /api/v1/commands/bulk',
+    () => {
+      const filter = { deviceTemplateId: all.template.id };
+      return { body: { accountId: service.accountId, filter, command: { name: 'blink' } }, end: cancelJob };
+    },
+  ],
   ['POST /api/v1/devices/jobs/{id}/undo', () => ({ of: 'moveJob', end: cancelJob })],
   ['POST /api/v1/provisioning/jobs/{id}/results/confirm', () => ({ of: 'job', body: {} })],
   ['POST /api/v1/provisioning/jobs/{id}/retry', () => ({ of: 'job' })],

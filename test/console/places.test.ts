@@ -470,6 +470,27 @@ t.test('firmware is uploaded to a package and published; a token of a program is
   t.strictSame(errors, []);
 });
 
+t.test('a command to many devices is a job: its page names the command, and what has become of it', async (t) => {
+  const { id: deviceTemplateId } = await service.template();
+  await service.device({ deviceTemplateId, serialNumber: 'BLINK-1' });
+  await service.device({ deviceTemplateId, serialNumber: 'BLINK-2' });
+  const body = { accountId: service.accountId, filter: { deviceTemplateId }, command: { name: 'blink' }, atOnce: 1 };
+  await service.http('POST', '/api/v1/commands/bulk', { body });
+  const { page, errors } = await openAs(t, browser, service, 'factory');
+  await page
+    .getByRole('row', { name: /Send a command: blink/ })
+    .getByRole('link')
+    .click();
+  await page.getByRole('heading', { name: 'Send a command: blink', exact: true }).waitFor();
+  await page.getByRole('row', { name: /On its way BLINK-1/ }).waitFor();
+  await page.getByRole('row', { name: /Waiting BLINK-2/ }).waitFor();
+  await page.getByText('0 of 2, 0 failed').waitFor();
+  await press(page, 'Cancel');
+  await page.getByText('0 of 2, 0 failed, 2 skipped').waitFor();
+  await page.getByRole('row', { name: /Skipped BLINK-1 .*cancelled/ }).waitFor();
+  t.strictSame(errors, []);
+});
+
 t.test('a lost connection shows itself and mends itself', async (t) => {
   const { page } = await openPage(t, browser, service, {
     storageState: await (await openAs(t, browser, service, 'account')).page.context().storageState(),

@@ -199,6 +199,10 @@ const requests: Record<string, () => Promise<Sent>> = {
   }),
   '/api/v1/provisioning/verify': async () => ({ body: { deviceId: (await newDevice()).id, timeoutSeconds: 0 } }),
   '/api/v1/devices/jobs': async () => ({ body: { action: 'delete', ids: [(await newDevice()).id] } }),
+  '/api/v1/commands/bulk': async () => {
+    const { deviceTemplateId } = await newDevice();
+    return { body: { filter: { deviceTemplateId }, command: { name: 'blink' } } };
+  },
   '/api/v1/devices/jobs/{id}/undo': async () => ({ path: `/api/v1/devices/jobs/${await deletion()}/undo`, body: {} }),
   '/api/v1/bridges': async () => ({ body: { ...bridge, name: service.unique('Twice') } }),
   '/api/v1/bridges/{id}/replay': async () => {

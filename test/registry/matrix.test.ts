@@ -244,6 +244,8 @@ const table = `
   POST /api/v1/devices/jobs                         | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs                         | body organizationId: organization               | 400/102 | 403/21  | 403/21
   POST /api/v1/devices/jobs/{id}/undo               | path id: job                                    | 404/100 | 403/21  | 403/21
+  POST /api/v1/commands/bulk                        | body accountId: account                         | 404/100 | 403/21  | 403/21
+  POST /api/v1/commands/bulk                        | body fleetId: organization                      | 400/102 | 403/21  | 403/21
 
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
@@ -904,6 +906,10 @@ function bodyOf(
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
     '/api/v1/provisioning/jobs': { rows: [{ serialNumber: 'changed' }] },
     '/api/v1/devices/jobs': { action: 'move', ids: [own.device?.id], organizationId },
+    '/api/v1/commands/bulk': {
+      ...{ accountId, command: { name: 'changed' } },
+      ...(parameter !== 'fleetId' && { filter: { organizationId } }),
+    },
     '/api/v1/account-users': { accountId, ...newUser },
     '/api/v1/roles': { accountId, name: 'changed', scope: 'account', rights: {} },
     '/api/v1/applications': {

@@ -66,7 +66,7 @@ const has = (rights: Rights, action: string, kind: string) =>
   (rights as Record<string, readonly string[]>)[kind]?.includes(action) ?? false;
 
 /** Jobs need the rights of their rows too. */
-const needsMore = /\/(jobs|undo|retry)$/;
+const needsMore = /\/(jobs|bulk|undo|retry)$/;
 
 async function asksAll(t: Tap, { token }: Holder, rights: Rights, asked: PlainOperation[], title: string) {
   const wrong: string[] = [];
@@ -123,6 +123,9 @@ async function waysAgree(t: Tap, holder: Holder, rights: Rights, roleId: string,
   const move = { action: 'move', ids: [device.id], organizationId, dryRun: true };
   const isJob = scope === 'account' && may('create', 'bulkChange') && may('update');
   t.equal(await status('POST', '/devices/jobs', move), isJob ? 202 : 403, `${title}: a job`);
+  const blink = { accountId: service.accountId, filter: { serialNumber: 'none has it' }, command: { name: 'blink' } };
+  const isBulk = scope === 'account' && may('create', 'bulkChange') && may('create', 'command');
+  t.equal(await status('POST', '/commands/bulk', blink), isBulk ? 202 : 403, `${title}: a command to many devices`);
 
   await mqttAgrees(t, token, rights, topic, title);
 

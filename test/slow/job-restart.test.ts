@@ -80,6 +80,73 @@ t.test(
   },
 );
 
+t.test('kill -9 while a command goes to many devices: each gets its one, and none is lost', async (t) => {
+  const directory = temporaryDirectory(t);
+  t.teardown(forget);
+  const env = { SLIPWAY_ACCOUNT_ID: accountId };
+  const count = 120;
+  const heard = new Map<string, Set<string>>();
+  let server = await startProcess(t, directory, env);
+  let token = await login(server);
+  const restart = async () => {
+    await stop(server, 'SIGKILL');
+    const [commands, rows] = [read(directory, made), read(directory, told)];
+    t.equal(rows, commands, 'each command has its row');
+    forget();
+    server = await startProcess(t, directory, env);
+    token = await login(server);
+  };
+  const play = async (some: Unit[]) => {
+    for (const { deviceId: username, secret: password } of some) {
+      const how = { username, password, reconnectPeriod: 0 };
+      const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${server.mqttPort}`, how);
+      t.teardown(() => client.end(true));
+      client.on('error', () => {});
+      client.on('message', (topic, payload) => {
+        const { id } = JSON.parse(payload.toString());
+        heard.set(username, (heard.get(username) ?? new Set()).add(id));
+        client.publish(`${topic}/replies`, JSON.stringify({ id, status: 'succeeded' }), { qos: 1 });
+      });
+      await client.subscribeAsync(`slipway/v1/${accountId}/d/${username}/_commands`, { qos: 1 });
+    }
+  };
+
+  const csv = ['serialNumber', ...Array.from({ length: count }, (_, at) => `C-${at}`)].join('\n');
+  const { job: line } = await call(server, token, 'POST', '/provisioning/jobs', csv);
+  await ended(server, token, line.id);
+  const { results } = await call(server, token, 'GET', `/provisioning/jobs/${line.id}/results?format=json`);
+  const units = results as unknown as Unit[];
+
+  const body = { accountId, filter: { serialNumber: 'C-' }, command: { name: 'blink' }, atOnce: 40 };
+  const { job } = await call(server, token, 'POST', '/commands/bulk', body);
+  const made = `select count(*) from "commands"`;
+  const told = `select count(*) from "jobRows" where "commandId" is not null`;
+  const done = `select "done" from "jobs" where "id" = '${job.id}'`;
+  await stored(directory, made, 1);
+  await restart();
+  await stored(directory, made, 40);
+  t.equal(read(directory, made), 40, 'no more are open than may be');
+  await play(units.slice(0, 80));
+  await stored(directory, done, 5);
+  await restart();
+  await play(units);
+  await ended(server, token, job.id);
+  const { job: finished } = await call(server, token, 'GET', `/provisioning/jobs/${job.id}`);
+  t.match(finished, { state: 'succeeded', total: count, done: count, failed: 0, skipped: 0 });
+  t.equal(read(directory, made), count);
+  t.equal(heard.size, count);
+  t.ok(
+    [...heard.values()].every((ids) => ids.size === 1),
+    'no device has had two',
+  );
+  await stop(server, 'SIGTERM');
+});
+
+interface Unit {
+  deviceId: string;
+  secret: string;
+}
+
 async function login(server: Running): Promise<string> {
   const body = { accountId, emailAddress: adminEmail, password: adminPassword };
   return (await call(server, undefined, 'POST', '/auth/login-user', body)).jwt;

@@ -208,6 +208,8 @@ export const CommandRecord = Type.Object({
   finished: OptionalDate,
   result: OptionalText,
   lateReply: OptionalText,
+  jobId: OptionalId,
+  jobRow: Nullable(Type.Integer()),
 });
 
 /** How many commands of an account are in a state; kept by triggers. */

@@ -18,6 +18,7 @@ export const VerificationRecord = Type.Object({
 /**
  * Work on many devices. `checksum` finds the job of a repeated request; null for dry runs and forced jobs. `sealedKey` opens the
  * results until they are confirmed or `expires` is over. `keptRows` and `keptBytes`: rows that are still there, as they came.
+ * `failures`: how many of its commands have failed; kept by a trigger, as are the counts of rows whose commands end.
  */
 export const JobRecord = Type.Object({
   id: Id,
@@ -43,6 +44,7 @@ export const JobRecord = Type.Object({
   sealedKey: OptionalText,
   keptRows: Type.Integer(),
   keptBytes: Type.Integer(),
+  failures: Type.Integer(),
 });
 
 /** One row of a job, from 1. `input` and `before` (what an undo restores) are JSON, `errors` is a list of them. */
@@ -54,5 +56,6 @@ export const JobRowRecord = Type.Object({
   deviceId: OptionalId,
   before: OptionalText,
   errors: OptionalText,
+  commandId: OptionalId,
   sealedResult: Nullable(Type.Unsafe<Buffer>({ type: 'string' })),
 });

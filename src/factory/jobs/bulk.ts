@@ -188,23 +188,28 @@ export const regenerate: OpenWork = (run) => async (caller, rows) => {
   return work(caller, rows);
 };
 
-/** The same command for each device; those that cannot get one now, or do not declare it so, are failed rows. */
+/**
+ * The same command for each device; those that cannot get one now, or do not declare it so, are failed rows. Where the job is paced,
+ * a row is open until its command has ended.
+ */
 export const command: OpenWork = (run) => async (caller, rows) => {
   const { commands, registry } = run.ctx;
-  const wanted = run.parameters.command;
+  const { command: wanted, pacing } = run.parameters;
   const templateOf = (id: string) => registry.entity('devices', id)?.deviceTemplateId;
   const templates = new Set(rows.flatMap((row) => templateOf(targetOf(row).id) ?? []));
   const refusals = new Map<string, unknown>();
   if (wanted)
     for (const template of templates)
       await commands.demandDeclared(caller, template, wanted).catch((error) => refusals.set(template, error));
-  const work = each(run, async (tx, by, { id }) => {
+  const work = each(run, async (tx, by, { row, id }) => {
     const device = await findLive(tx, 'devices', by.accountId, id);
     if (!device || !wanted) throw unknownReference('id');
     const { accountId, deviceTemplateId } = device;
     if (refusals.has(deviceTemplateId)) throw refusals.get(deviceTemplateId);
-    await commands.add(tx, by, { deviceId: id, accountId }, wanted);
-    return { more: {}, announceChange: () => commands.added({ deviceId: id, accountId }) };
+    const of = pacing && { jobId: run.job.id, row };
+    const { id: commandId } = await commands.add(tx, by, { deviceId: id, accountId }, wanted, of);
+    const more = { commandId, ...(pacing && { state: 'open' as const }) };
+    return { more, announceChange: () => commands.added({ deviceId: id, accountId }) };
   });
   return work(caller, rows);
 };

@@ -6,8 +6,10 @@ import { AsyncResource } from 'node:async_hooks';
 import { join } from 'node:path';
 import { setImmediate as nextTurn, setTimeout as pause } from 'node:timers/promises';
 import { sql } from 'kysely';
-import { isStoreBusy, type Tx } from '../../../db/registry/index.ts';
+import { isStoreBusy } from '../../../db/registry/index.ts';
+import { Bell } from '../../core/bell.ts';
 import { PlatformError } from '../../core/errors.ts';
+import { areTooMany, minEnded } from '../../core/failure-limit.ts';
 import { onBehalfOf } from '../../core/log.ts';
 import type { Lane } from '../../core/scheduler/lanes.ts';
 import { joinRun } from '../../core/scheduler/runs.ts';
@@ -18,9 +20,10 @@ import { provision } from '../provisioning/provision.ts';
 import { dropJob, endResults, forgetOldRows } from '../results/expiry.ts';
 import { ResultSeal } from '../results/store.ts';
 import { command, move, regenerate, remove, undoDelete, undoMove } from './bulk.ts';
-import { changeJob, endOf, type Job, type JobAction, parametersOf, receiving, workerOf } from './job.ts';
-import { isLong, nextSize, paceOf, pendingRows, storeOutcomes } from './shares.ts';
-import { givenRow, type JobServices, type OpenWork, type Prepared, type Run } from './work.ts';
+import { isOpen, type Job, type JobAction, type Pacing, parametersOf, receiving, workerOf } from './job.ts';
+import { isLong, nextSize, paceOf, pendingRows, standOf, storeOutcomes } from './shares.ts';
+import { endJob, startJob } from './transitions.ts';
+import { givenRow, type JobServices, type OpenWork, type Prepared, type Run, type Work } from './work.ts';
 
 /** Jobs that run at once. Accounts take turns, then callers: a job gives its place away after some rows while others wait. */
 const maxRunning = 2;
@@ -31,8 +34,6 @@ const sharesAhead = 2;
 const lookEvery = 60_000;
 /** Milliseconds until a job is begun again that could neither go on nor be ended, or not write now. */
 const retryAfter = 1000;
-/** Rows that are made pending again in one transaction. */
-const retriedAtOnce = 250;
 
 const works: Readonly<Record<JobAction, OpenWork>> = {
   provision,
@@ -56,8 +57,11 @@ interface Share {
 /** A job that cannot go on. */
 class Stopped extends Error {}
 
-/** How a turn of a job has ended: the job is over, others take their turns, or it is tried again after a pause. */
-type TurnEnd = 'over' | 'yields' | 'fails';
+/**
+ * How a turn of a job has ended: the job is over, others take their turns, it waits for the end of what is open, or it is tried again
+ * after a pause.
+ */
+type TurnEnd = 'over' | 'yields' | 'waits' | 'fails';
 
 export class Jobs {
   readonly #ctx: JobServices;
@@ -66,6 +70,10 @@ export class Jobs {
   readonly #queue = new Scheduler({ atOnce: maxRunning, quantum: rowsOfTurn, maxWaiting: unbounded });
   /** Jobs that run or wait for their turn, by id. */
   readonly #open = new Map<string, Promise<void>>();
+  /** What wakes those of them that wait for the end of what is open. */
+  readonly #bells = new Map<string, Bell>();
+  /** Jobs that wait for that. */
+  #resting = 0;
   readonly #watchers = new Map<string, Set<(job: Job) => void>>();
   /** In the context of the start: a job belongs to no request. */
   readonly #fill: () => void;
@@ -101,12 +109,19 @@ export class Jobs {
   async actFor(accounts: readonly string[]): Promise<void> {
     const halves = this.#ctx.registry.query.selectFrom('jobs').select('id').where('state', '=', receiving);
     this.#dropJobs(await halves.where('accountId', 'in', accounts).execute());
+    // Elsewhere, commands of jobs that wait here may have ended.
+    this.#ringAll();
+  }
+
+  #ringAll(): void {
+    for (const bell of this.#bells.values()) bell.ring();
   }
 
   /** Resolves when no job is at work; those that are open go on at the next start. */
   async stop(): Promise<void> {
     this.#stopped = true;
     clearInterval(this.#timer);
+    this.#ringAll();
     await this.#filling;
     await Promise.all(this.#open.values());
     await this.#equipping.close();
@@ -126,7 +141,7 @@ export class Jobs {
       .select((eb) => eb.fn.countAll<number>().as('open'))
       .where(sql<boolean>`"state" in ('pending', 'running')`)
       .executeTakeFirstOrThrow();
-    return Math.max(0, open - this.running);
+    return Math.max(0, open - this.running - this.#resting);
   }
 
   /** There may be a job to begin. */
@@ -147,6 +162,7 @@ export class Jobs {
   /** To be told after the commit that has changed a job. */
   changed(job: Job): void {
     for (const hear of [...(this.#watchers.get(job.id) ?? [])]) hear(job);
+    if (!isOpen(job)) this.#bells.get(job.id)?.ring();
   }
 
   /** Jobs whose rows have not all come, and never will. */
@@ -180,13 +196,30 @@ export class Jobs {
 
   /** Runs a job in as many turns as it needs. Never rejects. */
   async #goThrough(id: string, lane: Lane): Promise<void> {
-    for (let place: 'last' | 'first' = 'last'; ; place = 'first') {
-      const end = await this.#queue.run(lane, 0, (turn) => this.#run(id, lane, turn), place);
+    const bell = new Bell();
+    this.#bells.set(id, bell);
+    const unwatch = this.#ctx.commands.endsOfJobs.addWatcher(id, () => bell.ring());
+    const run = (turn: Turn): Promise<TurnEnd> => {
+      bell.silence();
+      return this.#run(id, lane, turn);
+    };
+    for (let place: 'last' | 'first' = 'last'; ; ) {
+      const end: TurnEnd = await this.#queue.run(lane, 0, run, place);
       // One of an account that is away is begun again when the account is back.
-      if (end === 'over' || this.#stopped || this.#ctx.gate.isAway(lane.accountId)) return;
+      if (end === 'over' || this.#stopped || this.#ctx.gate.isAway(lane.accountId)) break;
       // It is still open: it is begun again, but not over and over.
       if (end === 'fails') await pause(retryAfter);
+      if (end === 'waits') await this.#rest(bell);
+      place = end === 'waits' ? 'last' : 'first';
     }
+    unwatch();
+    this.#bells.delete(id);
+  }
+
+  async #rest(bell: Bell): Promise<void> {
+    this.#resting += 1;
+    await bell.heard();
+    this.#resting -= 1;
   }
 
   /** A step that writes: not while the account is away. */
@@ -226,7 +259,7 @@ export class Jobs {
     const { registry } = this.#ctx;
     for (;;) {
       if (this.#stopped) throw new Stopped();
-      const started = await this.#step(lane, () => registry.transaction((tx) => startJob(tx, id)));
+      const started = await this.#step(lane, () => startJob(registry, id));
       if (!started) throw new Stopped();
       this.changed(started);
       if (!parametersOf(started).retrying) return started;
@@ -238,11 +271,12 @@ export class Jobs {
    * Goes through the rows until they are done, or others are to have their turn: while one share is written, the next ones
    * are looked at and hashed.
    */
-  async #work(job: Job, turn: Turn): Promise<'over' | 'yields'> {
+  async #work(job: Job, turn: Turn): Promise<TurnEnd> {
     const ctx = this.#ctx;
     const seal = ResultSeal.of(ctx, job);
     const run: Run = { ctx, job, parameters: parametersOf(job), equipping: this.#equipping, seal };
     const work = works[job.action as JobAction](run);
+    if (run.parameters.pacing) return this.#workPaced(job, work, run.parameters.pacing, turn);
     const pace = paceOf(job);
     let size = pace.first;
     let after = 0;
@@ -281,6 +315,36 @@ export class Jobs {
     return 'yields';
   }
 
+  /** The same where rows stay open when they are written: so many at once, and no more of them once too many have failed. */
+  async #workPaced(job: Job, work: Work, { atOnce, maxFailurePercent }: Pacing, turn: Turn): Promise<TurnEnd> {
+    const ctx = this.#ctx;
+    const { query } = ctx.registry;
+    const pace = paceOf(job);
+    for (let size = pace.first; ; ) {
+      if (this.#stopped) throw new Stopped();
+      const { open, done, failures } = await standOf(query, job.id);
+      const ended = done + failures;
+      if (ended >= minEnded && areTooMany({ failures, ended }, maxFailurePercent)) {
+        const reason = `${failures} of ${ended} commands that have ended have failed.`;
+        await this.#step(job, () => this.#endJob(job.id, 'failed', reason));
+        return 'over';
+      }
+      const room = Math.min(size, atOnce - open);
+      const rows = room > 0 ? await pendingRows(query, job.id, 0, room) : [];
+      if (rows.length === 0) {
+        if (open > 0) return 'waits';
+        await this.#step(job, () => this.#endJob(job.id, 'succeeded', null));
+        return 'over';
+      }
+      const prepared = await work(workerOf(ctx, job), rows.map(givenRow));
+      turn.charge(rows.length);
+      const held = await this.#step(job, () => this.#write(job, prepared));
+      size = nextSize(pace, rows.length, held * this.running);
+      await nextTurn();
+      if (turn.othersWait) return 'yields';
+    }
+  }
+
   /** Writes one share; how long that has held the event loop, in milliseconds. */
   async #write(job: Job, prepared: Prepared): Promise<number> {
     const caller = workerOf(this.#ctx, job);
@@ -307,22 +371,7 @@ export class Jobs {
   }
 
   async #endJob(id: string, state: 'succeeded' | 'failed', reason: string | null): Promise<void> {
-    const { registry, clock, audit } = this.#ctx;
-    const ended = await registry.transaction(async (tx) => {
-      const job = await tx.selectFrom('jobs').selectAll().where('id', '=', id).executeTakeFirst();
-      if (!job) return undefined;
-      const changed = await changeJob(tx, id, ['pending', 'running'], { state, reason, ...endOf(clock, job) });
-      if (!changed) return undefined;
-      const { accountId, action, done, failed, skipped } = changed;
-      await audit.record(tx, {
-        event: 'jobFinished',
-        outcome: state === 'succeeded' ? 'success' : 'failure',
-        accountId,
-        target: { kind: 'job', id },
-        details: { action, done, failed, skipped, reason },
-      });
-      return changed;
-    });
+    const ended = await endJob(this.#ctx, id, state, reason);
     if (ended) this.changed(ended);
   }
 
@@ -350,17 +399,4 @@ export class Jobs {
   #log(error: unknown, what: string): void {
     this.#ctx.log.error({ err: error }, what);
   }
-}
-
-/** A job that runs; undefined when it is not open any more. One share of its failed rows is pending again, if asked for. */
-async function startJob(tx: Tx, id: string): Promise<Job | undefined> {
-  const started = await changeJob(tx, id, ['pending', 'running'], { state: 'running' });
-  if (!started) return undefined;
-  const { retrying, ...parameters } = parametersOf(started);
-  if (!retrying) return started;
-  const failed = tx.selectFrom('jobRows').select('row').where('jobId', '=', id).where('state', '=', 'failed');
-  const again = tx.updateTable('jobRows').set({ state: 'pending', errors: null }).where('jobId', '=', id);
-  const { numUpdatedRows } = await again.where('row', 'in', failed.limit(retriedAtOnce)).executeTakeFirst();
-  const left = numUpdatedRows === 0n ? { parameters: JSON.stringify(parameters) } : {};
-  return changeJob(tx, id, ['running'], { ...left, failed: started.failed - Number(numUpdatedRows) });
 }

@@ -16,7 +16,8 @@ export type JobRow = Row<'jobRows'>;
 export const jobActions = ['provision', 'delete', 'move', 'regenerate', 'command', 'undoDelete', 'undoMove'] as const;
 export type JobAction = (typeof jobActions)[number];
 export const jobStates = ['pending', 'running', 'succeeded', 'failed', 'cancelled', 'expired'] as const;
-export const rowStates = ['pending', 'done', 'failed', 'skipped'] as const;
+/** `open`: what the row has begun has not ended. */
+export const rowStates = ['pending', 'open', 'done', 'failed', 'skipped'] as const;
 export type RowState = (typeof rowStates)[number];
 
 /** While its rows are still being stored; such a job is shown to nobody, and is gone after a restart. */
@@ -40,14 +41,21 @@ const rowRights: Readonly<Record<JobAction, readonly Right[]>> = {
   undoMove: [['update', 'device']],
 };
 
-/** Parameters of a job. `retrying`: its failed rows are about to be pending again. */
+/** Parameters of a job. `pacing`: its rows stay open. `retrying`: its failed rows are about to be pending again. */
 export interface Parameters {
   deviceTemplateId?: string;
   organizationId?: string | null;
   keepHistory?: boolean;
   command?: CommandBody;
+  pacing?: Pacing;
   undoes?: string;
   retrying?: true;
+}
+
+/** How many rows may be open at once, and how many of those that end may fail. */
+export interface Pacing {
+  atOnce: number;
+  maxFailurePercent: number;
 }
 
 export function parametersOf({ parameters }: Pick<Job, 'parameters'>): Parameters {
@@ -135,19 +143,27 @@ export const jobShape = Type.Object({
   dryRun: Type.Boolean({ description: 'Rows are checked, and nothing is created.' }),
   state: oneOf(jobStates, {
     description:
-      '`succeeded`: all rows have been gone through, and the counts say how. `failed`: it could not go on, for the `reason`. `expired`: nobody has confirmed its results in time.',
+      '`succeeded`: all rows have been gone through, and the counts say how. `failed`: it could not go on, for the `reason`, such as too many commands that have failed. `expired`: nobody has confirmed its results in time.',
   }),
   total: Type.Integer({ description: 'Rows.' }),
   done: Type.Integer(),
   failed: Type.Integer(),
   skipped: Type.Integer({
-    description: 'Rows whose device existed already, or that were left when the job was cancelled.',
+    description:
+      'Rows whose device existed already, whose command was cancelled, or that were left when the job was cancelled.',
   }),
   reason: Nullable(Type.String({ description: 'Why the job failed.' })),
   finished: date,
   expires: Nullable(Type.Unsafe<string>({ ...DateText, description: 'When the results are destroyed.' })),
   confirmed: date,
   undone: date,
+  command: Nullable(
+    Type.Object({
+      name: Type.String(),
+      maxFailurePercent: Type.Optional(Type.Integer()),
+      atOnce: Type.Optional(Type.Integer()),
+    }),
+  ),
 });
 
 export function showJob(job: Job) {
@@ -161,5 +177,11 @@ export function showJob(job: Job) {
     state: state as (typeof jobStates)[number],
     ...counts,
     ...{ reason, finished, expires: confirmed === null ? expires : null, confirmed, undone },
+    command: action === 'command' ? commandOf(job) : null,
   };
+}
+
+function commandOf(job: Job) {
+  const { command, pacing } = parametersOf(job);
+  return command ? { name: command.name, ...pacing } : null;
 }

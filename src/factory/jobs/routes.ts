@@ -60,6 +60,7 @@ const rowShape = Type.Object({
   serialNumber: Nullable(Type.String()),
   state: oneOf(rowStates),
   deviceId: Nullable(Type.String()),
+  commandId: Nullable(Type.String({ description: 'The command that the device has got, in a job that sends one.' })),
   errors: Type.Array(
     Type.Object({
       code: Type.Optional(Type.Integer({ description: 'As in the body of an error.' })),
@@ -175,7 +176,7 @@ function changingRoutes(app: App, ctx: FactoryContext): void {
       'cancel',
       ['notFound', 'forbidden'],
       'Cancel a job',
-      'What the job has created stays, with its results. The other rows are skipped.',
+      'What the job has created stays, with its results. The other rows are skipped, and commands that have not gone to their devices are cancelled.',
       cancelJob,
     ],
     [
@@ -351,7 +352,7 @@ async function listRows(ctx: FactoryContext, caller: Caller, job: Job, query: St
       order: ['row'],
       long: ['input', 'errors'],
       read: (_, some: number[]) => {
-        const rows = db.selectFrom('jobRows').select(['row', 'state', 'input', 'deviceId', 'errors']);
+        const rows = db.selectFrom('jobRows').select(['row', 'state', 'input', 'deviceId', 'commandId', 'errors']);
         return rows.where('jobId', '=', job.id).where('row', 'in', some).execute();
       },
       idOf: ({ row }) => row,
@@ -359,15 +360,19 @@ async function listRows(ctx: FactoryContext, caller: Caller, job: Job, query: St
   );
 }
 
-type ShownRow = Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'errors'>;
+type ShownRow = Pick<JobRow, 'row' | 'state' | 'input' | 'deviceId' | 'commandId' | 'errors'>;
 
-function showRow({ row, state, input, deviceId, errors }: ShownRow, isOver: boolean): Static<typeof rowShape> {
+function showRow(
+  { row, state, input, deviceId, commandId, errors }: ShownRow,
+  isOver: boolean,
+): Static<typeof rowShape> {
   const { serialNumber = null } = (JSON.parse(input) as StoredRow).values;
   return {
     row,
     serialNumber: typeof serialNumber === 'string' ? serialNumber.toWellFormed() : null,
     state: (isOver && state === 'pending' ? 'skipped' : state) as Static<typeof rowShape>['state'],
     deviceId,
+    commandId,
     errors: errors === null ? [] : (JSON.parse(errors) as RowError[]),
   };
 }

@@ -51,7 +51,7 @@ export async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Ou
     'jobRows',
     // The row is there: what stands for its input is not kept.
     outcomes.map(({ sealedResult, ...one }) => ({ jobId, input: '', sealedResult: null, ...one })),
-    { overwrite: { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors'] } },
+    { overwrite: { key: ['jobId', 'row'], columns: ['state', 'deviceId', 'before', 'errors', 'commandId'] } },
   );
   for (const { row, sealedResult } of outcomes)
     if (sealedResult) await rowsOf(tx, storeResult, [sealedResult, jobId, row]);
@@ -66,6 +66,28 @@ export async function storeOutcomes(tx: Tx, jobId: string, outcomes: readonly Ou
     .where('id', '=', jobId)
     .returningAll()
     .executeTakeFirstOrThrow();
+}
+
+/** How far a job with open rows has come: in one statement, as ends of its commands come at any time. */
+export async function standOf(db: Db, jobId: string): Promise<{ open: number; done: number; failures: number }> {
+  return db
+    .selectFrom('jobs')
+    .select(['done', 'failures', openRows(db, jobId).as('open')])
+    .where('id', '=', jobId)
+    .executeTakeFirstOrThrow();
+}
+
+function openRows(db: Db, jobId: string) {
+  const open = db.selectFrom('jobRows').where('jobId', '=', jobId).where('state', '=', 'open');
+  return open.select((eb) => eb.fn.countAll<number>().as('open')).$asScalar();
+}
+
+/** The commands of open rows that have not gone to their devices. */
+export async function unsentCommands(tx: Tx, jobId: string): Promise<string[]> {
+  const open = tx.selectFrom('jobRows').innerJoin('commands', 'commands.id', 'jobRows.commandId');
+  const unsent = open.where('jobRows.jobId', '=', jobId).where('jobRows.state', '=', 'open');
+  const rows = await unsent.where('commands.state', '=', 'queued').select('commands.id').execute();
+  return rows.map(({ id }) => id);
 }
 
 /** Whether a thread writes the shares of a job. */

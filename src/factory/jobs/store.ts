@@ -6,12 +6,13 @@ import { sql } from 'kysely';
 import type { Registry } from '../../../db/registry/index.ts';
 import { type Db, isUniqueViolation, type Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
+import type { EndedCommand } from '../../commands/commands.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError } from '../../core/errors.ts';
 import { newId } from '../../core/ids.ts';
 import { noteMade } from '../../entity/kept-answers.ts';
-import { writeAs } from '../../entity/verbs.ts';
+import { inThread, writeAs } from '../../entity/verbs.ts';
 import type { FactoryContext } from '../context.ts';
 import { clearRows, dropJob } from '../results/expiry.ts';
 import { makeResultKey } from '../results/store.ts';
@@ -28,8 +29,12 @@ import {
   receiving,
 } from './job.ts';
 import { demandRows, makeRoom } from './room.ts';
+import { standOf, unsentCommands } from './shares.ts';
 
-type JobStoreServices = Pick<FactoryContext, 'audit' | 'clock' | 'config' | 'jobs' | 'registry' | 'sealing'>;
+type JobStoreServices = Pick<
+  FactoryContext,
+  'audit' | 'clock' | 'commands' | 'config' | 'jobs' | 'registry' | 'sealing'
+>;
 
 /** The rows of one transaction, and the number of rows from which a thread executes it. */
 const storedAtOnce = { here: 250, byThread: 1000, bytes: 512 * 1024 };
@@ -145,11 +150,22 @@ function newJob(ctx: JobStoreServices, caller: Caller, { action, parameters, dry
     sealedKey: hasResults(flags) ? makeResultKey(ctx.sealing, id) : null,
     keptRows: rows.length,
     keptBytes: rows.reduce((bytes, row) => bytes + Buffer.byteLength(row), 0),
+    failures: 0,
   };
 }
 
 function newRow(jobId: string, row: number, input: string) {
-  return { jobId, row, state: 'pending', input, deviceId: null, before: null, errors: null, sealedResult: null };
+  return {
+    jobId,
+    row,
+    state: 'pending',
+    input,
+    deviceId: null,
+    before: null,
+    errors: null,
+    commandId: null,
+    sealedResult: null,
+  };
 }
 
 /** @throws PlatformError 429/-199 when the caller, or its account, has as many open jobs as it may. */
@@ -187,16 +203,23 @@ async function openJob(tx: Tx, { audit }: JobStoreServices, caller: Caller, { id
   return made;
 }
 
-/** Ends a job: what has been made stays, its pending rows are skipped. A job that has ended stays as it is. */
+/**
+ * Ends a job: what has been made stays, its pending rows are skipped, and so are those whose command has not gone to its device. A
+ * job that has ended stays as it is.
+ */
 export async function cancelJob(ctx: JobStoreServices, caller: Caller, job: Job): Promise<Job> {
-  const cancelled = await writeAs(ctx, caller, undefined, async (tx) => {
+  let ends: EndedCommand[] = [];
+  // A thousand commands may end.
+  const writing = parametersOf(job).pacing ? inThread(ctx.registry) : ctx;
+  const cancelled = await writeAs(writing, caller, undefined, async (tx) => {
     const changed = await changeJob(tx, job.id, ['pending', 'running'], {
       state: 'cancelled',
       ...endOf(ctx.clock, job),
     });
     if (!changed) return undefined;
+    ends = await ctx.commands.cancelIn(tx, await unsentCommands(tx, job.id));
     const { accountId, action, total, done, failed } = changed;
-    const skipped = total - done - failed;
+    const skipped = total - done - failed - (await standOf(tx, job.id)).open;
     await ctx.audit.record(tx, {
       event: 'jobFinished',
       outcome: 'failure',
@@ -208,6 +231,7 @@ export async function cancelJob(ctx: JobStoreServices, caller: Caller, job: Job)
     return changeJob(tx, job.id, ['cancelled'], { skipped });
   });
   if (!cancelled) return reread(ctx, job.id);
+  ctx.commands.announceEnds(ends);
   ctx.jobs.changed(cancelled);
   return cancelled;
 }

@@ -70,7 +70,9 @@ export interface RowError {
 }
 
 /** The outcome of a row. */
-export type Outcome = Pick<JobRow, 'row' | 'deviceId' | 'before' | 'errors' | 'sealedResult'> & { state: RowState };
+export type Outcome = Pick<JobRow, 'row' | 'deviceId' | 'before' | 'errors' | 'commandId' | 'sealedResult'> & {
+  state: RowState;
+};
 
 /** Rows that have been looked at. */
 export interface Prepared {
@@ -92,7 +94,7 @@ export function givenRow({ row, input }: Pick<JobRow, 'row' | 'input'>): GivenRo
 }
 
 export function outcome(row: number, state: RowState, more: Partial<Outcome> = {}): Outcome {
-  return { row, state, deviceId: null, before: null, errors: null, sealedResult: null, ...more };
+  return { row, state, deviceId: null, before: null, errors: null, commandId: null, sealedResult: null, ...more };
 }
 
 /** Characters of the errors that are kept of a row, and of each of them. */
