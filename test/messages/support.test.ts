@@ -1,5 +1,6 @@
 /** Somebody asks for support with a device; callers of the account read what had happened, and close the request. */
 import { purgeNow } from '../support/clockwork.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { countStored } from '../support/stored.ts';
@@ -135,6 +136,33 @@ t.test('five a device in a day, closed ones too', async (t) => {
   await service.login();
   t.equal((await ask(device.id)).status, 200, 'tomorrow');
 });
+
+t.test(
+  'the five of a day are counted on disk: a restart forgets none, and several at once do not get past it',
+  async (t) => {
+    const settings = { clock: { now: () => now }, directory: temporaryDirectory(t) };
+    const before = await startService(t, settings);
+    const { id } = (await before.device()).device;
+    const sendTo = (of: Service) => of.http('POST', path(id), { body: {} });
+    const first = await sendTo(before);
+    await before.ok(
+      'DELETE',
+      path(id, `/${first.body.supportRequest.id}`) as '/api/v1/devices/{id}/support/{supportId}',
+    );
+    now += 60_000;
+    const answers = await Promise.all(Array.from({ length: 8 }, () => sendTo(before)));
+    t.same(answers.map(({ status }) => status).sort(), [200, 200, 200, 200, 429, 429, 429, 429]);
+    await before.close();
+    const after = await startService(t, settings);
+    const refused = await sendTo(after);
+    t.match(refused, { status: 429, body: { error: { code: -199 } } });
+    t.equal(Number(refused.headers.get('retry-after')), (day - 60_000) / 1000, 'until the first is a day old');
+    now += day - 60_000;
+    await after.login();
+    t.equal((await sendTo(after)).status, 200);
+    t.equal((await sendTo(after)).status, 429, 'the others are not as old');
+  },
+);
 
 t.test('an account has a hundred open ones for each thousand devices', async (t) => {
   const at = await service.inNewAccount();

@@ -58,11 +58,6 @@ const guarded = {
   /** By device: each leaves a certificate on a revocation list, or a hash. */
   renewals: { most: 20, window: hour, message: 'The device has renewed its credential too often in the last hour.' },
 
-  // Support
-
-  /** By device: each is kept with what had happened to it. */
-  supportRequests: { most: 5, window: day, message: 'At most five requests for support with a device in 24 hours.' },
-
   // Requests
 
   /** By caller. */

@@ -5,14 +5,13 @@
 import type { FastifyReply } from 'fastify';
 import { sql } from 'kysely';
 import { type Static, Type } from 'typebox';
-import type { Tx } from '../../../db/registry/index.ts';
+import type { Db, Tx } from '../../../db/registry/index.ts';
 import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { newId } from '../../core/ids.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
-import { limitTries } from '../../core/limits/tries.ts';
 import type { Scheduler } from '../../core/scheduler/scheduler.ts';
 import { noteAnswer } from '../../entity/kept-answers.ts';
 import { pageOfTable } from '../../entity/list.ts';
@@ -32,6 +31,8 @@ const day = 24 * 60 * 60_000;
 /** Log entries that are kept, and bytes of JSON of them, and of refusals: the newest. */
 const maxEntries = 500;
 const maxBytes = 128 * 1024;
+/** Requests with a device in a day. */
+const maxOfDevice = 5;
 /** Requests of an account that are open, for each thousand devices that it has or has begun. */
 const maxOpen = 100;
 const devicesOfOpen = 1000;
@@ -64,7 +65,6 @@ type SupportRow = Row<'supportRequests'>;
 
 /** `turns` are those of reading the log. */
 export function supportRoutes(app: App, ctx: MessagesContext, turns: Scheduler): void {
-  const tries = limitTries('supportRequests', ctx);
   app.post(
     path,
     {
@@ -82,13 +82,7 @@ export function supportRoutes(app: App, ctx: MessagesContext, turns: Scheduler):
     },
     async ({ caller, params, body: { message = null } }) => {
       const device = demandLive(findReached(ctx, caller, 'devices', params.id));
-      tries.takeTry(device.id);
-      try {
-        return { supportRequest: await request(ctx, caller, device, message, turns) };
-      } catch (error) {
-        tries.giveBack(device.id);
-        throw error;
-      }
+      return { supportRequest: await request(ctx, caller, device, message, turns) };
     },
   );
   app.get(
@@ -129,7 +123,7 @@ export function supportRoutes(app: App, ctx: MessagesContext, turns: Scheduler):
   );
 }
 
-/** @throws PlatformError 404/100 for a device that is out of reach by now, 429 when the account has too many open ones. */
+/** @throws PlatformError 404/100 for a device that is out of reach by now, 429 for one that is too many of the device or the account. */
 async function request(
   ctx: MessagesContext,
   caller: Caller,
@@ -140,6 +134,8 @@ async function request(
   const { clock } = ctx;
   const { accountId, id: deviceId } = device;
   const since = clock.now() - day;
+  // Before what takes long is read; and again where two at once cannot get past it.
+  await demandFewer(ctx.registry.query, device, clock.now());
   const refusals = await refusalsOf(ctx, caller, device, since);
   const row: SupportRow = {
     ...{ id: newId(accountId), accountId, deviceId, created: timestamp(clock), createdById: caller.id, message },
@@ -147,6 +143,7 @@ async function request(
     log: joined(await logOf(ctx, caller, device, since, turns)),
   };
   return writeAs(ctx, caller, ['devices', deviceId], async (tx) => {
+    await demandFewer(tx, device, clock.now());
     await demandRoom(tx, accountId);
     await tx.insertInto('supportRequests').values(row).execute();
     const { log: _, refusals: __, ...sent } = row;
@@ -190,6 +187,21 @@ function joined(texts: readonly string[]): string {
     return bytes <= maxBytes;
   });
   return `[${kept.join(',')}]`;
+}
+
+/** Closed ones count too: the audit record has them. @throws PlatformError 429/-199 for the sixth with a device in a day. */
+async function demandFewer(db: Db, { accountId, id }: Row<'devices'>, now: number): Promise<void> {
+  const all = db.selectFrom('auditRecords').select('time').where('accountId', '=', accountId);
+  // By the index of events: of others, a device may have very many in a day.
+  const requests = all.where('event', '=', 'supportRequested').where(sql<boolean>`+"targetId" = ${id}`);
+  const some = requests.where('time', '>', new Date(now - day).toISOString()).orderBy('time', 'desc');
+  const oldest = (await some.limit(maxOfDevice).execute())[maxOfDevice - 1];
+  if (!oldest) return;
+  const reset = Math.max(1, Math.ceil((Date.parse(oldest.time) + day - now) / 1000));
+  throw new PlatformError('tooMany', {
+    message: `At most ${maxOfDevice} requests for support with a device in 24 hours.`,
+    allowance: { limit: maxOfDevice, remaining: 0, reset },
+  });
 }
 
 /** @throws PlatformError 429/-199 when the account has so many open requests. */
