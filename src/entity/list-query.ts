@@ -26,6 +26,8 @@ export interface Listing<T extends EntityTable> {
   reach?: Name<T>;
   /** Whether `below` may say that the filter organizationId means what is below it, too. */
   below?: true;
+  /** The name in `expand` that shows rows of a table whose texts may be long, and the column that names them. */
+  expands?: { name: string; table: EntityTable; column: Name<T> };
   /** Finds what is live, where an account may have too many rows for plain SQL. */
   search?: Search<T>;
 }

@@ -48,7 +48,7 @@ export async function list<T extends EntityTable>(
   const wanted = { order: [sortBy, 'id'], sortOrder, ...cut(page, pageSize, matches.count) };
   const rows = readSlices<string, Row<T>>(services, caller, {
     count: Math.min(pageSize, matches.count - wanted.offset),
-    find: () => matches.places(wanted),
+    find: async () => withParents(services, asked, await matches.places(wanted)),
     read: (current, ids) => readRows(services, current, listing.table, state, ids),
     idOf: ({ id }) => id,
   });
@@ -78,6 +78,26 @@ async function matchesIn<DB, TB extends keyof DB, K>(
     return readers.read(lane, pageOf(matching, wanted).select(columns).compile() as never) as Promise<RowPlace<K>[]>;
   };
   return { count, places };
+}
+
+/** The places with what `expand` shows next to their rows. */
+async function withParents<T extends EntityTable>(
+  { readers, registry }: Pick<ListServices, 'readers' | 'registry'>,
+  { caller, listing: { table, expands }, query: { expand = '' } }: AskedList<T>,
+  places: RowPlace[],
+): Promise<RowPlace[]> {
+  if (!expands || places.length === 0 || !expand.includes(expands.name)) return places;
+  const bytes = bytesOf(longColumns(expands.table).map((column) => `parent.${column}`));
+  const found = sql<{ child: string; id: string; bytes: number }>`
+    select "child"."id" as "child", "parent"."id", ${bytes} as "bytes" from ${sql.table(table)} as "child"
+    join ${sql.table(expands.table)} as "parent" on "parent"."id" = "child".${sql.ref(expands.column)}
+    where "child"."id" in (${sql.join(places.map(({ id }) => id))})`;
+  const rows = await readers.read(laneOf(caller), found.compile(registry.query));
+  const parents = new Map(rows.map(({ child, ...parent }) => [child, parent]));
+  return places.map((place) => {
+    const parent = parents.get(place.id);
+    return parent ? { ...place, parent } : place;
+  });
 }
 
 async function readRows<T extends EntityTable>(

@@ -32,10 +32,11 @@ export type ListServices = SliceServices & {
   readers: Readers;
 };
 
-/** Where a row of a page is found, and about how many bytes it has. */
+/** Where a row of a page is found, and about how many bytes it has; `parent` is the row that is shown with it. */
 export interface RowPlace<K = string> {
   id: K;
   bytes: number;
+  parent?: { id: string; bytes: number };
 }
 
 /** Some rows of a page, in its order, and the caller as it was when they were read. */
@@ -70,14 +71,13 @@ export function readSlices<K, R>(
     // The places of a thousand rows take 100 KB: an answer that waits for its turn must not hold them.
     if (count > sliceRows) await answer.takePlace();
     const places = count > 0 ? await find() : [];
-    const isLong = count > sliceRows || endOfSlice(places, 0) < places.length;
+    const isLong = count > sliceRows || sliceFrom(places, 0).slice.length < places.length;
     if (isLong) await answer.takePlace();
     for (let from = 0; from < places.length; ) {
       const current = isLong ? currentCaller(services, caller) : caller;
       if (current?.kind !== caller.kind) throw new PlatformError('tokenInvalid');
-      const slice = places.slice(from, endOfSlice(places, from));
+      const { slice, bytes } = sliceFrom(places, from);
       from += slice.length;
-      const bytes = slice.reduce((sum, place) => sum + place.bytes, 0);
       const cost = Math.max(slice.length, bytes / bytesOfRow);
       const inTurn = <T>(work: () => Promise<T>) => services.reads.run(laneOf(caller), cost, work);
       const ids = slice.map(({ id }) => id);
@@ -118,13 +118,18 @@ export function showSlices<R, W>(
   };
 }
 
-function endOfSlice(places: readonly RowPlace<unknown>[], from: number): number {
+/** As many places as have room in a slice, and their bytes. What is shown with several of them is read once. */
+function sliceFrom<K>(places: readonly RowPlace<K>[], from: number) {
+  const slice: RowPlace<K>[] = [];
+  const parents = new Set<string>();
   let bytes = 0;
-  let end = from;
   for (const place of places.slice(from, from + sliceRows)) {
-    bytes += place.bytes;
-    if (end > from && bytes > sliceBytes) break;
-    end += 1;
+    const { parent } = place;
+    const more = place.bytes + (parent && !parents.has(parent.id) ? parent.bytes : 0);
+    if (slice.length > 0 && bytes + more > sliceBytes) break;
+    if (parent) parents.add(parent.id);
+    bytes += more;
+    slice.push(place);
   }
-  return end;
+  return { slice, bytes };
 }

@@ -173,6 +173,48 @@ t.test('what is taken out of reach in the middle of a page is not in the rest of
   t.notOk(text.includes(last.id));
 });
 
+t.test(
+  'products with many long commands are read a few at a time, in their list and as what expand adds',
+  async (t) => {
+    const parameters = { type: 'object', description: 'x'.repeat(16_000) };
+    const commands = Array.from({ length: 50 }, (_, n) => ({ name: `c${n}`, title: 'Long', parameters }));
+    const long = await service.create('/devices/templates', 'deviceTemplate', { name: 'long 00', commands });
+    const { device } = await service.device({ serialNumber: 'long 00', deviceTemplateId: long.id });
+    const numbers = Array.from({ length: 49 }, (_, n) => String(n + 1).padStart(2, '0'));
+    const other = (id: string, n: string) => `${id.slice(0, -2)}${n}`;
+    const templates = numbers.map((n) => ({ id: other(long.id, n), name: `long ${n}` }));
+    await storeMore(service, 'deviceTemplates', long.id, templates);
+    const of = numbers.map((n) => ({ serialNumber: `long ${n}`, deviceTemplateId: other(long.id, n) }));
+    await storeMore(
+      service,
+      'devices',
+      device.id,
+      of.map((one, at) => ({ id: other(device.id, numbers[at] ?? ''), ...one })),
+    );
+    const { parse } = JSON;
+    t.teardown(() => Object.assign(JSON, { parse }));
+    let read = 0;
+    JSON.parse = (text, ...more) => {
+      if (String(text).length > 700_000) read += 1;
+      return parse(text, ...more);
+    };
+    const { accountId } = service;
+    for (const url of [
+      `/api/v1/devices?accountId=${accountId}&serialNumber=long&pageSize=50&expand=device-template`,
+      `/api/v1/devices/templates?accountId=${accountId}&sortBy=name&sortOrder=desc&pageSize=50`,
+    ]) {
+      read = 0;
+      const { reader, sender } = await open(url, service.admin);
+      let before = -1;
+      while (sender.bytesWritten === 0) await othersAreServed(1);
+      for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+      const made = (sender.bytesWritten + sender.writableLength) / 800_000;
+      t.ok(read < made + 3, `${read} are read, of which ${made} are sent: ${url}`);
+      reader.destroy();
+    }
+  },
+);
+
 t.test('a batch of long pages holds one piece of one of them at a time', async (t) => {
   const { hostname, port } = new URL(service.server.url);
   const body = JSON.stringify({ requests: Array(50).fill({ method: 'GET', path: path(1000) }) });

@@ -66,11 +66,11 @@ export const dependents = referencesWith(({ goesWith }) => goesWith === true);
 /** A text of this length is short: fifty rows of such columns are still a small slice. */
 const shortText = 255;
 
-/** The columns of a table whose texts may be long: the values of fields where it has them, else texts without a small bound. */
+/** The columns of a table whose texts may be long: JSON and the values of fields where it has them, else texts without a small bound. */
 export function longColumns(table: EntityTable): string[] {
   const columns: Columns = entityColumns[table];
-  if ('fields' in columns) return ['fields'];
   return Object.entries(columns).flatMap(([name, { stored, marks }]) => {
+    if ('fields' in columns) return name === 'fields' || marks.form === 'json' ? [name] : [];
     const { type, format } = stored as { type?: string | string[]; format?: string };
     const isText = [type].flat().includes('string') && format === undefined;
     return isText && (marks.bounds?.maxLength ?? Number.POSITIVE_INFINITY) > shortText ? [name] : [];

@@ -67,6 +67,7 @@ export const stateShape = Type.Object({ ...changeProperties(settable), ...fieldB
 export const deviceListing = listingOf('devices', deviceColumns, {
   reach: 'organizationId',
   below: true,
+  expands: { name: 'device-template', table: 'deviceTemplates', column: 'deviceTemplateId' },
   search: searchDevices,
 });
 
