@@ -30,8 +30,10 @@ export function Keys({ places }: { places: readonly Place[] }) {
   // As soon as the page is there: nobody waits for the frame after.
   useLayoutEffect(() => {
     const press = (event: KeyboardEvent) => {
-      const { key, ctrlKey, metaKey, altKey } = event;
-      const isCombined = (ctrlKey || metaKey) && !altKey && key.toLowerCase() === 'k';
+      const { key, code, ctrlKey, metaKey, altKey } = event;
+      // Where letters are not Latin, the place of the key counts.
+      const isK = key.toLowerCase() === 'k' || (code === 'KeyK' && !/\p{Script=Latin}/u.test(key));
+      const isCombined = (ctrlKey || metaKey) && !altKey && isK;
       const isTyping = (event.target as HTMLElement).matches('input, select, textarea');
       const isSingle = hasSingle.value && !isTyping && !ctrlKey && !metaKey && !altKey;
       if (document.querySelector('dialog[open]') || !(isCombined || isSingle)) return;

@@ -4,7 +4,7 @@ import { useLocation } from 'wouter-preact';
 import { useModal } from '../parts/dialog.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
-import { useTyped } from '../parts/typed.ts';
+import { isComposed, useTyped } from '../parts/typed.ts';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../texts.ts';
 import { api, unwrap } from './api.ts';
@@ -85,8 +85,7 @@ export function Palette({
     choose(offers[0]);
   }, [entered, isWaiting]);
   const press = (event: KeyboardEvent) => {
-    // The keys of an input method choose its characters.
-    if (event.isComposing) return;
+    if (isComposed(event)) return;
     const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
     const move = moves[event.key];
     if (move !== undefined) setAt(Math.min(Math.max(0, at + move), offers.length - 1));

@@ -7,7 +7,7 @@ import { texts } from '../words.ts';
 import { Select } from './form.tsx';
 import { useLoad } from './load.ts';
 import { nameOf } from './names.tsx';
-import { useTyped } from './typed.ts';
+import { isComposed, useTyped } from './typed.ts';
 
 /** How many a list shows; of more, those whose name contains what is typed. */
 const maxListed = 50;
@@ -136,6 +136,7 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
     onText?.(one.id);
   };
   const press = (event: KeyboardEvent) => {
+    if (isComposed(event)) return;
     const moves: Record<string, number> = { ArrowDown: 1, ArrowUp: -1 };
     const move = moves[event.key];
     const one = offered[at];

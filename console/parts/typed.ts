@@ -1,6 +1,9 @@
 /** What is asked for while somebody types: each key, but not each of a burst as a scanner types it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 
+/** Whether a key belongs to an input method, which chooses characters with it. Safari says so by the code alone. */
+export const isComposed = ({ isComposing, keyCode }: KeyboardEvent) => isComposing || keyCode === 229;
+
 /** Milliseconds from one question to the next. */
 const pause = 40;
 

@@ -127,15 +127,53 @@ t.test(
 
 t.test('what is typed right after the key that opens it is in it', async (t) => {
   const { page } = await openAs(t, browser, service, 'products');
-  for (const key of ['/', 'k']) {
-    const focused = await page.evaluate(`
-      document.body.dispatchEvent(
-        new KeyboardEvent('keydown', { bubbles: true, key: ${JSON.stringify(key)}, ctrlKey: ${key === 'k'} }));
+  const focusAfter = (init: object) =>
+    page.evaluate(`
+      document.body.dispatchEvent(new KeyboardEvent('keydown', { bubbles: true, ...${JSON.stringify(init)} }));
       document.activeElement.getAttribute('role')`);
-    t.equal(focused, 'combobox', `${key} opens it at once`);
+  // The last three are a Russian, a Greek and a Dvorak keyboard.
+  const opening = [
+    { key: '/' },
+    { key: 'k', code: 'KeyK', ctrlKey: true },
+    { key: 'K', code: 'KeyK', metaKey: true },
+    { key: 'л', code: 'KeyK', ctrlKey: true },
+    { key: 'κ', code: 'KeyK', ctrlKey: true },
+    { key: 'k', code: 'KeyV', ctrlKey: true },
+  ];
+  for (const init of opening) {
+    t.equal(await focusAfter(init), 'combobox', `${JSON.stringify(init)} opens it at once`);
     await page.keyboard.press('Escape');
     await palette(page).waitFor({ state: 'detached' });
   }
+  for (const init of [
+    { key: 't', code: 'KeyK', ctrlKey: true },
+    { key: 'л', code: 'KeyK' },
+  ])
+    t.not(await focusAfter(init), 'combobox', `${JSON.stringify(init)} does not`);
+});
+
+t.test('keys of an input method choose its characters, and nothing of what is found', async (t) => {
+  await service.organization({ name: '組織' });
+  const { page, errors } = await openAs(t, browser, service, 'products');
+  await page.keyboard.press('/');
+  const keyboard = await page.context().newCDPSession(page);
+  await keyboard.send('Input.imeSetComposition', { text: '組', selectionStart: 1, selectionEnd: 1 });
+  await option(page, /組織/).waitFor();
+  const selected = () => page.locator('[role=option][aria-selected=true]').textContent();
+  const first = await selected();
+  // Safari says of the key that ends it by its code alone that it belongs to the input method.
+  for (const said of ['isComposing: true', 'keyCode: 229'])
+    for (const key of ['ArrowDown', 'Enter']) {
+      const isTaken = await page.evaluate(`!document.activeElement.dispatchEvent(
+        new KeyboardEvent('keydown', { bubbles: true, cancelable: true, key: '${key}', ${said} }))`);
+      t.equal(isTaken, false, `${key}, ${said}`);
+      t.equal(await selected(), first);
+    }
+  await keyboard.send('Input.insertText', { text: '組織' });
+  t.equal(await palette(page).inputValue(), '組織');
+  await page.keyboard.press('Enter');
+  await heading(page, '組織');
+  t.strictSame(errors, []);
 });
 
 t.test('a key right after Escape opens the search, before the dialog has said that it is closed', async (t) => {

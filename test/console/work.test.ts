@@ -195,6 +195,46 @@ t.test('a rollout is made, paused and resumed, and names its devices by serial n
   t.strictSame(errors, []);
 });
 
+t.test(
+  'a rollout says how fast it goes and when its next stage begins; once cancelled, it goes no further',
+  async (t) => {
+    const { id: deviceTemplateId } = await service.template();
+    const fleet = await devices(service, deviceTemplateId, 4);
+    const firmware = await publish(service, deviceTemplateId, '2.0');
+    const target = { deviceIds: fleet.map(({ id }) => id) };
+    const stages = [{ percent: 50, pauseSeconds: 1800 }, { percent: 100 }];
+    const { id } = await rollOut(service, firmware, { target, stages });
+    await rolloutUntil(service, id, ({ counts }) => counts.pending === 2);
+    const { page, errors } = await openAs(t, browser, service, `firmware/rollouts/${id}`);
+    const stat = (label: string) => page.locator('.stats > *').filter({ hasText: label });
+    await stat('Speed').getByText('0 a minute', { exact: true }).waitFor();
+    await stat('Next stage')
+      .getByText(/^in (2\d|30) minutes$/)
+      .waitFor();
+    await stat('Done').getByText('0 of 2', { exact: true }).waitFor();
+    const { results } = (await service.ok('GET', `/api/v1/firmware/rollouts/${id}/devices`)).devices;
+    const first = fleet.find((one) => one.id === results[0]?.deviceId) as Device;
+    await update(service, first);
+    await stat('Speed').getByText('1 a minute', { exact: true }).waitFor();
+    await page.getByRole('listitem').and(page.locator('[aria-current=step]')).getByText('Stage 1: 50 %').waitFor();
+
+    const dialog = page.getByRole('dialog');
+    await press(page, 'Cancel');
+    await dialog.getByText('A cancelled rollout cannot go on.').waitFor();
+    await page.keyboard.press('Escape');
+    t.equal((await rollout(service, id)).state, 'running', 'it asks first');
+    await press(page, 'Cancel');
+    await dialog.getByRole('button', { name: 'Cancel the rollout', exact: true }).click();
+    await page.locator('main .panel').getByText('Cancelled', { exact: true }).first().waitFor();
+    t.match(await rollout(service, id), { state: 'cancelled', counts: { succeeded: 1, cancelled: 1 } });
+    await stat('Speed').waitFor({ state: 'detached' });
+    await stat('Next stage').waitFor({ state: 'detached' });
+    t.strictSame(await page.locator('main .head button').allTextContents(), ['Go back', 'Show the call']);
+    for (const device of fleet) t.same(await offerTo(service, device), { files: [] });
+    t.strictSame(errors, []);
+  },
+);
+
 t.test('a rollout shows why devices fail, and goes back in one press; a device shows its past', async (t) => {
   const { id: deviceTemplateId } = await service.template();
   const fleet = await devices(service, deviceTemplateId, 4, { firmwareVersion: '1.0' });
@@ -473,7 +513,11 @@ t.test('of many organizations the service finds the one whose name is typed, by 
     (shown) => shown === 'Site 59',
   );
   await field.fill('te 57');
-  await page.getByRole('option', { name: 'Site 57', exact: true }).waitFor();
+  const found = page.getByRole('option', { name: 'Site 57', exact: true });
+  await found.waitFor();
+  await field.dispatchEvent('keydown', { key: 'Enter', isComposing: true });
+  await found.waitFor();
+  t.equal(await field.inputValue(), 'te 57', 'a key of an input method chooses nothing');
   await page.keyboard.press('Enter');
   t.equal(await field.inputValue(), 'Site 57');
   await press(page, 'Save');
