@@ -1,5 +1,5 @@
 /** Back finds a page as it was left: where it was scrolled to, and the row from which something was opened. */
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { useLocation, useSearch } from 'wouter-preact';
 
 interface Left {
@@ -69,7 +69,7 @@ export function useBack(): void {
 /** The page from which something was opened whose pages are below `own`; `otherwise` where that is not known. */
 export function useCameFrom(own: string, otherwise: string): string {
   const [from, setFrom] = useState(otherwise);
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (leftLast !== undefined && !leftLast.startsWith(own)) setFrom(leftLast);
   }, [own]);
   return from;

@@ -44,6 +44,18 @@ t.test('a list shows who connects and what is new, and nothing moves', async (t)
   t.strictSame(errors, []);
 });
 
+t.test('a link to the same list empties its search before a frame is drawn', async (t) => {
+  await service.device({ serialNumber: 'FRAME-1' });
+  const { page } = await openAs(t, browser, service, 'devices?q=FRAME-');
+  t.equal(await page.getByLabel('Search').inputValue(), 'FRAME-');
+  const shown = await page.evaluate(`(async () => {
+    document.querySelector('.side nav a[href="/console/devices"]').click();
+    for (let turn = 0; turn < 20; turn += 1) await null;
+    return [location.search, document.querySelector('main input[type=search]').value];
+  })()`);
+  t.strictSame(shown, ['', '']);
+});
+
 t.test('columns of names and custom fields can be chosen, and one that is gone does no harm', async (t) => {
   const template = await service.template({ name: 'With fields' });
   const field = await service.create('/devices/custom-fields', 'deviceField', {

@@ -1,5 +1,5 @@
 /** A search that asks while somebody types. What is typed later ends the request before. */
-import { useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
+import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Field } from '../form.tsx';
 import { useTyped } from '../typed.ts';
 
@@ -22,7 +22,7 @@ export function SearchField({
     sent.current = asked;
     onText(asked);
   }, [asked, text]);
-  useEffect(() => {
+  useLayoutEffect(() => {
     // The address has changed by a link or by Back.
     if (value === sent.current) return;
     sent.current = value;
