@@ -83,7 +83,9 @@ async function readXlsx(zip: ArrayBuffer): Promise<Sheet> {
     const cells: (CellObject[] | undefined)[] = book.Sheets[book.SheetNames[0] ?? '']?.['!data'] ?? [];
     const rounded = cells.findIndex((row) => row?.some(isRounded));
     if (rounded >= 0) return { fault: 'rounded', line: rounded + 1 };
-    return sheetOf(Array.from(cells, (row, at) => ({ line: at + 1, cells: Array.from(row ?? [], textOf) })));
+    const { date1904 = false } = book.Workbook?.WBProps ?? {};
+    const textsOf = (row: CellObject[] = []) => Array.from(row, (cell) => textOf(cell, date1904));
+    return sheetOf(Array.from(cells, (row, at) => ({ line: at + 1, cells: textsOf(row) })));
   } catch (error) {
     return { fault: error instanceof TooLarge ? 'tooLarge' : 'damaged' };
   }
@@ -113,19 +115,23 @@ const isRounded = (cell: CellObject | undefined) => cell?.t === 'n' && Math.abs(
 /** How files name the form of dates that spreadsheets show as the country of the reader does. */
 const dateOfCountry = 'm/d/yy';
 
-/** A cell as people see it. A plain number has all its digits: a serial number is not shortened to 1.2E+11. */
-function textOf(cell: CellObject | undefined): string {
+/**
+ * A cell as people see it. A plain number has all its digits: a serial number is not shortened to 1.2E+11. `date1904`: days are counted
+ * from 1904, as older files of a Mac do.
+ */
+function textOf(cell: CellObject | undefined, date1904: boolean): string {
   if (!cell || cell.v === undefined) return '';
   const isPlain = cell.z === undefined || cell.z === 'General' || cell.z === '@';
   if (cell.t === 'n' && isPlain) return String(Number(Number(cell.v).toPrecision(15)));
-  if (cell.t === 'n') return (cell.z === dateOfCountry ? dateOf(cell) : (cell.w ?? dateOf(cell))).trim();
+  const date = () => dateOf(cell, date1904);
+  if (cell.t === 'n') return (cell.z === dateOfCountry ? date() : (cell.w ?? date())).trim();
   return String(cell.t === 'e' ? (cell.w ?? '') : cell.v).trim();
 }
 
 /** A date whose form is that of the reader's country is written for all; a full stop in others is to be marked as text. */
-function dateOf({ z, v }: CellObject): string {
+function dateOf({ z, v }: CellObject, date1904: boolean): string {
   const form = z === dateOfCountry ? 'yyyy-mm-dd' : String(z).replaceAll('.', '\\.');
-  return SSF.is_date(z) ? SSF.format(form, v) : String(v);
+  return SSF.is_date(z) ? SSF.format(form, v, { date1904 }) : String(v);
 }
 
 function sheetOf(all: SheetRow[]): Sheet {

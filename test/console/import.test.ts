@@ -120,6 +120,20 @@ t.test('cells are read as people see them: zeros in front, dates, long numbers, 
     ['00124', '29.11.2026', '0.3', '25%', '', '#N/A'],
     ['SN-0125', '2026-11-29 18:00', '=HYPERLINK("http://example.com")', '', '', 'blanks'],
   ]);
+  const mac = utils.book_new(
+    sheet([['a', 'b', 'c']], {
+      '!ref': 'A1:C2',
+      A2: { t: 'n', v: 44_893, z: 'm/d/yy' },
+      B2: { t: 'n', v: 44_893, z: 'dd.mm.yyyy' },
+      C2: { t: 'n', v: 44_893.75, z: 'yyyy-mm-dd hh:mm' },
+    }),
+  );
+  mac.Workbook = { WBProps: { date1904: true } };
+  t.strictSame(
+    (await readAll(write(mac, { type: 'buffer' })))[1],
+    ['2026-11-29', '29.11.2026', '2026-11-29 18:00'],
+    'where days are counted from 1904, as on a Mac',
+  );
   const late = await readSheet(new Blob([workbook(sheet([[], ['Nr'], [], ['A'], [''], ['B']]))]));
   t.match(late, { header: ['Nr'], rows: [{ line: 4 }, { line: 6 }] }, 'lines are those of the file');
 });
