@@ -173,6 +173,7 @@ export const german: Words = {
     organizations: 'Organisationen',
     people: 'Personen',
     account: 'Ihr Konto',
+    help: 'Anleitung',
     noValue: 'Noch kein Wert',
     neverConnected: 'Noch nie online',
     lastConnected: 'Zuletzt online',

@@ -170,6 +170,7 @@ export const my = {
   organizations: 'Organizations',
   people: 'People',
   account: 'Your account',
+  help: 'Help',
   noValue: 'No value yet',
   neverConnected: 'Not connected yet',
   lastConnected: 'Last online',

@@ -168,6 +168,7 @@ export const spanish: Words = {
     organizations: 'Organizaciones',
     people: 'Personas',
     account: 'Su cuenta',
+    help: 'Guía',
     noValue: 'Todavía sin valores',
     neverConnected: 'Todavía no se ha conectado',
     lastConnected: 'Última conexión',

@@ -172,6 +172,7 @@ export const french: Words = {
     organizations: 'Organisations',
     people: 'Personnes',
     account: 'Votre compte',
+    help: 'Guide',
     noValue: 'Pas encore de valeur',
     neverConnected: 'Jamais connecté',
     lastConnected: 'Dernière connexion',

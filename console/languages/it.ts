@@ -170,6 +170,7 @@ export const italian: Words = {
     organizations: 'Organizzazioni',
     people: 'Persone',
     account: 'Il tuo account',
+    help: 'Guida',
     noValue: 'Ancora nessun valore',
     neverConnected: 'Mai connesso',
     lastConnected: 'Ultima connessione',

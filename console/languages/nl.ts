@@ -170,6 +170,7 @@ export const dutch: Words = {
     organizations: 'Organisaties',
     people: 'Personen',
     account: 'Je account',
+    help: 'Handleiding',
     noValue: 'Nog geen waarde',
     neverConnected: 'Nog niet verbonden',
     lastConnected: 'Laatst online',

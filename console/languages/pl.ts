@@ -170,6 +170,7 @@ export const polish: Words = {
     organizations: 'Organizacje',
     people: 'Osoby',
     account: 'Twoje konto',
+    help: 'Instrukcja',
     noValue: 'Brak wartości',
     neverConnected: 'Jeszcze niepołączone',
     lastConnected: 'Ostatnio online',

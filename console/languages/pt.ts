@@ -168,6 +168,7 @@ export const portuguese: Words = {
     organizations: 'Organizações',
     people: 'Pessoas',
     account: 'A sua conta',
+    help: 'Guia',
     noValue: 'Ainda sem valores',
     neverConnected: 'Ainda não se ligou',
     lastConnected: 'Última ligação',

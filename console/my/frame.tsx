@@ -28,6 +28,9 @@ export function Frame() {
             {can('update', 'organization') && <a href="/console/organizations">{words.organizations}</a>}
             {can('update', 'endUser') && <a href="/console/people">{words.people}</a>}
             <a href="/console/account">{words.account}</a>
+            <a href="/guide/console#my-devices" target="_blank" rel="noopener">
+              {words.help}
+            </a>
           </nav>
           <p class="who row small soft">
             <span>{me.value?.emailAddress}</span>

@@ -4,7 +4,7 @@ import type { Browser } from 'playwright-core';
 import type { Test } from 'tap';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage } from './browser.ts';
+import { go, openAs, openPage, signIn } from './browser.ts';
 import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -56,6 +56,9 @@ t.test(
     const headings: { path: string; title: string; heading: string }[] = JSON.parse(text);
     t.ok(headings.length > names.length);
     for (const { path } of headings) await follow(t, `/guide/${path}`, 'headings');
+    const keys = headings.map(({ title, heading }) => `${title} ${heading}`);
+    t.ok(new Set(keys).size < keys.length, 'some headings of a page have the same words');
+    t.equal(new Set(headings.map(({ path }) => path)).size, headings.length, 'and each has a place of its own');
     const nowhere = await get('/guide/nowhere');
     t.match([nowhere.status, nowhere.text], [404, /guide\/ lists all/]);
     t.equal((await get('/guide/../package.json')).status, 404);
@@ -80,6 +83,11 @@ t.test('each place has a link Help to its page, which a browser shows without as
     helps.add((await page.getByRole('link', { name: 'Help', exact: true }).getAttribute('href')) ?? place);
   }
   t.ok(helps.size > 20);
+  const person = await service.endUser((await service.organization()).id);
+  const { page: my } = await openPage(t, browser, service);
+  await signIn(my, person.email, person.password, '/console/my');
+  const help = await my.getByRole('link', { name: 'Help', exact: true }).getAttribute('href');
+  helps.add(help ?? 'My devices');
   for (const help of helps) {
     t.match(help, /^\/guide\/[\w-]+(#[\w-]+)?$/);
     await follow(t, help, 'Help');

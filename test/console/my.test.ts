@@ -13,6 +13,8 @@ import { openBrowser } from './shared-browser.ts';
 const t = await part(import.meta);
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+const svg = '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path d="M12 2l10 9H2z"/></svg>';
+const logo = `data:image/svg+xml;base64,${Buffer.from(svg).toString('base64')}`;
 const mailbox = new Mailbox();
 let service: Service;
 let browser: Browser;
@@ -44,7 +46,7 @@ t.before(async () => {
       { name: 'factory-test', title: 'Factory test' },
     ],
   });
-  await service.ok('PUT', '/api/v1/account/branding', { body: { name: 'Hearth', color: '#0a7d55' } });
+  await service.ok('PUT', '/api/v1/account/branding', { body: { name: 'Hearth', color: '#0a7d55', logo } });
 });
 
 async function changeProduct(body: object): Promise<void> {
@@ -122,7 +124,16 @@ async function looksRight(t: Test, page: Page, name: string): Promise<void> {
   t.ok(Number(more) <= 0, `${name} is ${more} pixels too wide`);
 }
 
-t.test('a customer signs in, and is at its own devices, under the name of the company', async (t) => {
+/** Waits until the logo of the company is drawn there. */
+async function logoIn(page: Page, where: string): Promise<void> {
+  await page.locator(where).getByRole('img', { name: 'Hearth', exact: true }).waitFor();
+  await until(() =>
+    page.evaluate(`(({ complete, naturalWidth, clientHeight }) => complete && naturalWidth > 0 && clientHeight > 0)(
+      document.querySelector('${where} img[alt=Hearth]'))`),
+  );
+}
+
+t.test('a customer signs in, and is at its own devices, under the name and logo of the company', async (t) => {
   const { person, serial } = await household();
   const { page, errors, foreign } = await openPage(t, browser, service);
   await signIn(page, person.email, person.password);
@@ -131,9 +142,11 @@ t.test('a customer signs in, and is at its own devices, under the name of the co
   await page.getByRole('link', { name: serial }).waitFor();
   t.equal(await page.title(), 'My devices · Hearth');
   await page.locator('header').getByText('Hearth', { exact: true }).waitFor();
+  await logoIn(page, 'header');
   await press(page, 'Sign out');
   await page.getByText('Sign in to see your devices.').waitFor();
   await page.locator('.brandmark').getByText('Hearth').waitFor();
+  await logoIn(page, '.brandmark');
   // Colours change over a moment.
   await until(
     () => page.evaluate('getComputedStyle(document.querySelector("button.primary")).backgroundColor'),
@@ -185,6 +198,7 @@ t.test(
     await page.getByRole('link', { name: 'People', exact: true }).click();
     await page.getByRole('heading', { name: 'People', level: 1 }).waitFor();
     await page.locator('.side').getByText('Hearth').waitFor();
+    await logoIn(page, '.side');
     await page.getByRole('link', { name: 'My devices', exact: true }).click();
     await page.getByRole('link', { name: home.serial }).waitFor();
     const viewer = await service.endUser(home.organization.id, { roleId: 'organization:viewer' });
