@@ -234,7 +234,17 @@ t.test('going back brings each device what it ran before, and names those that c
   const { version } = (await service.ok('GET', `/api/v1/firmware/packages/${gone.id}`)).firmwarePackage;
   await service.ok('DELETE', `/api/v1/firmware/packages/${gone.id}`, { headers: { etag: version } });
 
+  const onThreads: string[] = [];
+  const { readers } = service.server.ctx;
+  const read = readers.read.bind(readers);
+  readers.read = (lane, query) => {
+    onThreads.push(query.sql);
+    return read(lane, query);
+  };
   const answer = await post(service, `/${id}/revert`);
+  readers.read = read;
+  const counted = onThreads.filter((text) => /count\(\*\).*"firmwareDeliveries"/s.test(text));
+  t.equal(counted.length, 1, 'what devices go back to is counted on a thread');
   t.match(answer, {
     status: 200,
     body: {

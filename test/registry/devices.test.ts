@@ -398,6 +398,12 @@ t.test('the connectivity of a device names the broker, its topics and lines that
     t.ok(line.includes(topic) && line.includes('YOUR_SECRET'), line);
     t.notOk(line.includes(secret));
   }
+  const path = `/api/v1/devices/${device.id}/connectivity` as const;
+  const without = (await service.ok('GET', `${path}?lines=false`)).connectivity;
+  const none = Object.fromEntries(Object.keys(connectivity.lines).map((name) => [name, '']));
+  t.strictSame(without, { ...connectivity, lines: none }, 'the rest without the lines');
+  t.strictSame((await service.ok('GET', `${path}?lines=true`)).connectivity, connectivity);
+  t.match(await service.http('GET', `${path}?lines=some`), { status: 400, body: { error: { code: 106 } } });
 });
 
 t.test('devices are counted by state within the reach of the caller', async (t) => {
