@@ -193,11 +193,13 @@ export const german: Words = {
     role: 'Rolle',
     roles: {
       'organization:viewer': 'Betrachter: sieht die Werte',
-      'organization:operator': 'Bediener: sieht die Werte und steuert die Geräte',
+      'organization:operator': 'Bediener: sieht die Werte, steuert die Geräte, darf sie weitergeben und entfernen',
       'organization:installer': 'Installateur: fügt Geräte hinzu und richtet sie ein',
       'organization:manager': 'Verwalter: darf alles, auch Personen einladen',
     },
     shared: (email: string) => `${email} hat jetzt Zugriff.`,
+    hasLogin: (email: string) =>
+      `${email} hat schon einen Zugang. Bitten Sie den Hersteller, ihn für Ihre Geräte freizugeben.`,
     unshare: 'Nicht mehr teilen',
     unshareOf: (email: string) => `Nicht mehr mit ${email} teilen`,
     unshared: (email: string) => `${email} hat keinen Zugriff mehr.`,

@@ -190,11 +190,12 @@ export const my = {
   role: 'Role',
   roles: {
     'organization:viewer': 'Viewer: sees values',
-    'organization:operator': 'Operator: sees values and controls devices',
+    'organization:operator': 'Operator: sees values, controls devices, may give them away and remove them',
     'organization:installer': 'Installer: claims and sets up devices',
     'organization:manager': 'Manager: everything, people too',
   } as Record<string, string>,
   shared: (email: string) => `${email} has access now.`,
+  hasLogin: (email: string) => `${email} has a login already. Ask the maker to give it access to your devices.`,
   unshare: 'Stop sharing',
   unshareOf: (email: string) => `Stop sharing with ${email}`,
   unshared: (email: string) => `${email} has no access any more.`,

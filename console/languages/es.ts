@@ -189,11 +189,13 @@ export const spanish: Words = {
     role: 'Función',
     roles: {
       'organization:viewer': 'Observador: ve los valores',
-      'organization:operator': 'Operador: ve los valores y controla los dispositivos',
+      'organization:operator': 'Operador: ve los valores, controla los dispositivos y puede cederlos y quitarlos',
       'organization:installer': 'Instalador: añade y configura dispositivos',
       'organization:manager': 'Gestor: todo, también las personas',
     },
     shared: (email: string) => `${email} ya tiene acceso.`,
+    hasLogin: (email: string) =>
+      `${email} ya tiene una cuenta. Pida al fabricante que le dé acceso a sus dispositivos.`,
     unshare: 'Dejar de compartir',
     unshareOf: (email: string) => `Dejar de compartir con ${email}`,
     unshared: (email: string) => `${email} ya no tiene acceso.`,

@@ -193,11 +193,13 @@ export const french: Words = {
     role: 'Rôle',
     roles: {
       'organization:viewer': 'Lecteur : voit les valeurs',
-      'organization:operator': 'Opérateur : voit les valeurs et pilote les appareils',
+      'organization:operator': 'Opérateur : voit les valeurs, pilote les appareils, peut les céder et les retirer',
       'organization:installer': 'Installateur : ajoute et configure des appareils',
       'organization:manager': 'Gestionnaire : tout, y compris les personnes',
     },
     shared: (email: string) => `${email} a maintenant accès.`,
+    hasLogin: (email: string) =>
+      `${email} a déjà un compte. Demandez au fabricant de lui donner accès à vos appareils.`,
     unshare: 'Ne plus partager',
     unshareOf: (email: string) => `Ne plus partager avec ${email}`,
     unshared: (email: string) => `${email} n’a plus accès.`,

@@ -190,11 +190,13 @@ export const italian: Words = {
     role: 'Ruolo',
     roles: {
       'organization:viewer': 'Osservatore: vede i valori',
-      'organization:operator': 'Operatore: vede i valori e comanda i dispositivi',
+      'organization:operator': 'Operatore: vede i valori, comanda i dispositivi, può cederli e rimuoverli',
       'organization:installer': 'Installatore: aggiunge e configura dispositivi',
       'organization:manager': 'Gestore: tutto, anche le persone',
     },
     shared: (email: string) => `${email} ora ha accesso.`,
+    hasLogin: (email: string) =>
+      `${email} ha già un account. Chiedi al produttore di dargli accesso ai tuoi dispositivi.`,
     unshare: 'Non condividere più',
     unshareOf: (email: string) => `Non condividere più con ${email}`,
     unshared: (email: string) => `${email} non ha più accesso.`,

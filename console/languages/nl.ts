@@ -190,11 +190,13 @@ export const dutch: Words = {
     role: 'Rol',
     roles: {
       'organization:viewer': 'Kijker: ziet de waarden',
-      'organization:operator': 'Bediener: ziet de waarden en bedient de apparaten',
+      'organization:operator': 'Bediener: ziet de waarden, bedient de apparaten, mag ze overdragen en verwijderen',
       'organization:installer': 'Installateur: voegt apparaten toe en stelt ze in',
       'organization:manager': 'Beheerder: alles, ook personen',
     },
     shared: (email: string) => `${email} heeft nu toegang.`,
+    hasLogin: (email: string) =>
+      `${email} heeft al een account. Vraag de fabrikant om het toegang tot je apparaten te geven.`,
     unshare: 'Niet meer delen',
     unshareOf: (email: string) => `Niet meer delen met ${email}`,
     unshared: (email: string) => `${email} heeft geen toegang meer.`,

@@ -191,11 +191,12 @@ export const polish: Words = {
     role: 'Rola',
     roles: {
       'organization:viewer': 'Obserwator: widzi wartości',
-      'organization:operator': 'Operator: widzi wartości i steruje urządzeniami',
+      'organization:operator': 'Operator: widzi wartości, steruje urządzeniami, może je przekazać i usunąć',
       'organization:installer': 'Instalator: dodaje i konfiguruje urządzenia',
       'organization:manager': 'Zarządca: wszystko, także osoby',
     },
     shared: (email: string) => `${email} ma teraz dostęp.`,
+    hasLogin: (email: string) => `${email} ma już konto. Poproś producenta o dostęp tego konta do Twoich urządzeń.`,
     unshare: 'Przestań udostępniać',
     unshareOf: (email: string) => `Przestań udostępniać: ${email}`,
     unshared: (email: string) => `${email} nie ma już dostępu.`,

@@ -188,11 +188,13 @@ export const portuguese: Words = {
     role: 'Função',
     roles: {
       'organization:viewer': 'Observador: vê os valores',
-      'organization:operator': 'Operador: vê os valores e controla os dispositivos',
+      'organization:operator': 'Operador: vê os valores, controla os dispositivos e pode cedê-los e removê-los',
       'organization:installer': 'Instalador: adiciona e configura dispositivos',
       'organization:manager': 'Gestor: tudo, incluindo pessoas',
     },
     shared: (email: string) => `${email} tem agora acesso.`,
+    hasLogin: (email: string) =>
+      `${email} já tem uma conta. Peça ao fabricante que lhe dê acesso aos seus dispositivos.`,
     unshare: 'Deixar de partilhar',
     unshareOf: (email: string) => `Deixar de partilhar com ${email}`,
     unshared: (email: string) => `${email} já não tem acesso.`,

@@ -1,4 +1,5 @@
 /** Who else has a device: people of its organization. */
+import { ApiError } from '../app/api.ts';
 import { type Entity, make, readList, remove } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
@@ -21,10 +22,17 @@ async function readPeople(organizationId: string): Promise<Person[]> {
   return results.map((one) => ({ ...one, email: emails.get(one.userId) ?? one.name ?? '–' }));
 }
 
+/** Who has a login already can be given access by those alone who see all people. */
+const hasLogin = (error: unknown) =>
+  error instanceof ApiError && error.details.some(({ message }) => message === 'The email address is taken.');
+
 export function Share({ name, organizationId, close }: { name: string; organizationId: string; close: () => void }) {
   const { data, error, reload } = useLoad(() => readPeople(organizationId), [organizationId]);
   const share = async ({ emailAddress = '', roleId }: Values, form: HTMLFormElement) => {
-    await make('endUser', { organizationId, roleId, createIdmUser: true, idmUserEmail: emailAddress });
+    const body = { organizationId, roleId, createIdmUser: true, idmUserEmail: emailAddress };
+    await make('endUser', body).catch((error) => {
+      throw hasLogin(error) ? new Error(words.hasLogin(emailAddress)) : error;
+    });
     toast(words.shared(emailAddress));
     form.reset();
     reload();

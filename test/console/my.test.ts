@@ -251,6 +251,17 @@ t.test('a customer shares with others by their address, sees who has access, and
     t.equal(mailbox.to(email).length, 1, 'an invitation');
   }
   t.notMatch(await dialog.textContent(), /template/i);
+  await dialog
+    .getByText('Operator: sees values, controls devices, may give them away and remove them')
+    .first()
+    .waitFor({ state: 'attached' });
+  const neighbour = await household();
+  for (const { email } of [neighbour.person, home.person]) {
+    await dialog.getByLabel('Email address').fill(email);
+    await dialog.getByRole('button', { name: 'Share', exact: true }).click();
+    await dialog.getByText(`${email} has a login already. Ask the maker to give it access`).waitFor();
+  }
+  await dialog.getByLabel('Email address').fill('');
   await looksRight(t, page, 'my-share');
   await dialog.getByRole('button', { name: 'Stop sharing organization-viewer@example.com', exact: true }).click();
   await dialog.getByRole('listitem').filter({ hasText: 'organization-viewer' }).waitFor({ state: 'detached' });
