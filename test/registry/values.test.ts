@@ -105,6 +105,10 @@ t.test('a list of devices has their last values by name, in one read for a page'
     'chat.x': null,
     primary: last,
   });
+  await points(service, one, 'up', [`${at(-60)},temperature,5,`]);
+  t.strictSame((await valuesOf(service, 'up.temperature,primary')).get(one), {
+    ...{ 'up.temperature': last, primary: last },
+  });
   const none = Object.fromEntries(names.map((name) => [name, null]));
   t.strictSame(found.get(two), none);
   t.strictSame(found.get(three), none);
