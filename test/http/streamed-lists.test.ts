@@ -181,7 +181,8 @@ t.test(
     const long = await service.create('/devices/templates', 'deviceTemplate', { name: 'long 00', commands });
     const { device } = await service.device({ serialNumber: 'long 00', deviceTemplateId: long.id });
     const numbers = Array.from({ length: 49 }, (_, n) => String(n + 1).padStart(2, '0'));
-    const other = (id: string, n: string) => `${id.slice(0, -2)}${n}`;
+    // One digit differs in any case, as the last two are by chance those of another one.
+    const other = (id: string, n: string) => `${id.slice(0, -3)}${id.at(-3) === '0' ? '1' : '0'}${n}`;
     const templates = numbers.map((n) => ({ id: other(long.id, n), name: `long ${n}` }));
     await storeMore(service, 'deviceTemplates', long.id, templates);
     const of = numbers.map((n) => ({ serialNumber: `long ${n}`, deviceTemplateId: other(long.id, n) }));
