@@ -202,7 +202,7 @@ export const my = {
   giveAway: 'Give away',
   giveAwayOf: (name: string) => `Give away ${name}`,
   giveAwaySays:
-    'You get a code. Whoever claims the device with it is its new owner, who does not see what it recorded before. Until then nothing changes.',
+    'You get a code for the new owner. They claim the device with it, and do not see what it recorded before. Until then nothing changes.',
   makeCode: 'Make a code',
   codeUntil: (time: string) => `Send the code or the link to the new owner. It works once, until ${time}.`,
   openUntil: (time: string) => `A code that you made works until ${time}. A new code ends it.`,
@@ -214,7 +214,7 @@ export const my = {
   remove: 'Remove',
   removeOf: (name: string) => `Remove ${name}`,
   removeSays:
-    'It is then no longer among your devices, nor among those of people with whom you share it. The code on its label works again: whoever has it can claim the device.',
+    'The device leaves your list, and the lists of people you share it with. The code on its label works again, and anyone who has it can claim the device.',
   removed: (name: string) => `${name} is not among your devices any more.`,
   mayNotRemove: 'The maker does not allow that its devices are removed. You can give this one away.',
   rename: 'Rename',

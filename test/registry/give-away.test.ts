@@ -156,7 +156,7 @@ t.test('expiresAt is at most 30 days away', async (t) => {
   t.match(await give(id, owner.token, { expiresAt: last }), { status: 200, body: { expiresAt: last } });
 });
 
-t.test('whoever may change the device gives it away, and withdraws what others have given', async (t) => {
+t.test('the right to change a device is enough to give it away, and to withdraw a code of others', async (t) => {
   const { home, id, owner } = await household();
   const below = await service.organization({ parentId: home.id });
   for (const role of ['installer', 'operator', 'manager']) {

@@ -304,7 +304,7 @@ const verbs = {
     const stays = to === entity.place;
     const organization = kind === 'organizations';
     const attached = organization && world.roleOf(person) === 'endUser' && world.rootsOf(person).includes(entity);
-    // Whoever may change a device may remove it from where it is.
+    // The right to change a device is enough to remove it.
     const isRemoved = kind === 'devices' && to === null;
     const moves: Array<[boolean, string]> = [
       ...(isRemoved ? [] : placeRefusals(world, person, to)),
