@@ -112,7 +112,9 @@ t.test('a product declares commands, which become buttons and forms of its devic
   await page.getByRole('row', { name: /reboot/ }).waitFor();
   await page.getByLabel('Refuse commands that are not in this list').check();
   await page.getByRole('button', { name: 'Save Other commands', exact: true }).click();
-  await page.getByText('Saved.').first().waitFor();
+  // What was declared before has said "Saved." too.
+  const product = () => service.ok('GET', `/api/v1/devices/templates/${deviceTemplateId}`);
+  await until(async () => (await product()).deviceTemplate.commandsOnly);
 
   await page.goto(`/console/devices/${device.id}/commands`);
   await press(page, 'Report more often');
