@@ -70,13 +70,17 @@ export class TrustedClock implements Clock {
 
   /** Milliseconds that the clock is ahead of what is believed; 0 when it is believed. */
   get ahead(): number {
-    return this.#services.clock.now() - this.now();
+    const now = this.#services.clock.now();
+    return now - this.#believed(now);
   }
 
   now(): number {
-    const { clock } = this.#services;
-    const now = clock.now();
-    const at = clock.monotonic?.();
+    return this.#believed(this.#services.clock.now());
+  }
+
+  /** The believed time while the clock shows `now`. */
+  #believed(now: number): number {
+    const at = this.#services.clock.monotonic?.();
     if (at === undefined) return now;
     // The monotonic clock has parts of milliseconds, which no column of times takes.
     const expected = Math.floor(this.#anchor.time + at - this.#anchor.at);
