@@ -89,6 +89,8 @@ t.test('commands go in order, one at a time, except parallel ones', async (t) =>
   const parallel = await send(service, device, { name: 'parallel', parallel: true });
   const client = await listen(service, device);
   await subscribe(service, client, device);
+  // A command is marked as sent before it is sent.
+  await untilTrue(() => client.got.length >= 2);
   await until(service, device, parallel.id, 'sent');
   t.same(client.got.map(({ name }) => name).sort(), ['one', 'parallel']);
   for (const id of ids) {
@@ -116,6 +118,7 @@ t.test(
     t.match(await until(service, device, id, 'queued'), { attempt: 1 });
     const second = await listen(service, device, stored);
     t.match(await until(service, device, id, 'sent'), { attempt: 2 });
+    await untilTrue(() => second.got.length > 0);
     await answer(service, second, device, { id, status: 'succeeded' });
     await until(service, device, id, 'succeeded');
     t.same(
