@@ -91,9 +91,11 @@ t.test('each row has its command, ends with it and says how; the job ends when a
     command: { name: 'blink', maxFailurePercent: 50, atOnce: 100 },
   });
   const events = follow(own, job.id);
-  await until(async () => (await read(own, job.id)).done === 4);
+  const isPlayed = ({ done, failed }: { done: number; failed: number }) => done === 4 && failed === 1;
+  await until(() => read(own, job.id), isPlayed);
   await until(() => quiet.got.length === 1 && begun.got.length === 1);
-  await until(() => storedRows(own, `SELECT 1 FROM "commands" WHERE "state" IN ('sent', 'accepted')`).length === 2);
+  const states = () => madeBy(own, job.id).map(({ state }) => state);
+  await until(states, (seen) => seen.includes('sent') && seen.includes('accepted'));
   t.match(await read(own, job.id), { state: 'running', done: 4, failed: 1, skipped: 0 });
   t.equal((await rowsOf(own, job.id, 'open')).length, 3);
   now += 10_001;
