@@ -348,14 +348,15 @@ t.test('what an account retains and queues makes room of its own points, and nev
   for (let n = 0; n < 20; n += 1) await client.publishAsync(service.topic(id, 'c0'), 'x'.repeat(130_000), { qos: 1 });
   let refusal: string | undefined;
   let kept = 20;
-  const said = rejection(client);
-  const gone = closed(client).then(() => 'closed' as const);
+  const said: string[] = [];
+  client.on('message', (topic, payload) => topic.endsWith('/_rejected') && said.push(payload.toString()));
+  const gone = new Promise<'closed'>((resolve) => client.once('close', () => resolve('closed')));
   for (let n = 1; n < 99 && !refusal; n += 1) {
     const topic = service.topic(id, `c${n}`);
     const published = client.publishAsync(topic, 'x'.repeat(130_000), { qos: 1, retain: true });
     published.catch(() => {});
     const end = await Promise.race([published.then(() => 'acknowledged' as const), gone]);
-    if (end === 'closed') refusal = (await said).error.details[0].message;
+    if (end === 'closed') refusal = JSON.parse((await until(() => said[0])) ?? '').error.details[0].message;
     else kept += 1;
     t.equal((await victim.write(1)).status, 200, 'meanwhile the other account stores');
   }
@@ -498,13 +499,15 @@ t.test('bridges take half of the cap and no more: what they keep makes room firs
 
   receiver.behave = () => 503;
   let taken = 0;
-  const [said, gone] = [rejection(one.client), closed(one.client).then(() => 'closed')];
+  const said: string[] = [];
+  one.client.on('message', (topic, payload) => topic.endsWith('/_rejected') && said.push(payload.toString()));
+  const gone = new Promise<'closed'>((resolve) => one.client.once('close', () => resolve('closed')));
   for (; taken < sent; taken += 1) {
     const published = one.publish(payload, 'sure');
     published.catch(() => {});
     if ((await Promise.race([published, gone])) === 'closed') break;
   }
-  t.match(await said, {
+  t.match(JSON.parse((await until(() => said[0])) ?? ''), {
     error: {
       code: -199,
       details: [{ message: /more than its share of half of SLIPWAY_MESSAGES_MAX_BYTES/ }],
