@@ -52,10 +52,10 @@ export async function runToEnd(
   const child = spawn('env', [...plainNode, file, ...args], { env: { ...inherited, ...env }, stdio: 'pipe' });
   if (input !== undefined) child.stdin.end(input);
   let [stdout, stderr] = ['', ''];
-  child.stdout.on('data', (chunk) => {
+  child.stdout.setEncoding('utf8').on('data', (chunk) => {
     stdout += chunk;
   });
-  child.stderr.on('data', (chunk) => {
+  child.stderr.setEncoding('utf8').on('data', (chunk) => {
     stderr += chunk;
   });
   const [code] = await once(child, 'close');
@@ -102,7 +102,7 @@ export function launch(directory: string, env: Record<string, string | undefined
   let output = '';
   const listening = new Promise<Running>((resolve, reject) => {
     ended.then((code) => reject(new Error(`the server ended with ${code}: ${output}`)));
-    child.stdout?.on('data', (chunk) => {
+    child.stdout?.setEncoding('utf8').on('data', (chunk) => {
       output += chunk;
       const [, url] = /API (http\S+)\/api\/v1/.exec(output) ?? [];
       const [, port] = /^MQTT \S+:(\d+) .*\n/m.exec(output) ?? [];
@@ -127,7 +127,11 @@ export async function startProcess(
 ): Promise<Running> {
   copyKeys(directory);
   await copySchema(directory);
-  const { child, listening } = launch(directory, env);
-  t.teardown(() => child.kill('SIGKILL'));
+  const { child, listening, ended } = launch(directory, env);
+  t.teardown(async () => {
+    child.kill('SIGKILL');
+    // Before its directory is removed.
+    await ended;
+  });
   return listening;
 }
