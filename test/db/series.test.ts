@@ -232,6 +232,7 @@ t.test('when the writer dies, what it had is refused, and it comes back', async 
   const exited = once(worker, 'exit');
   const caught = Array.from({ length: 100 }, () => append(store, keyOf('device'), pointOf({ numericValue: 2 })));
   const results = Promise.allSettled(caught);
+  const restarted = (once(process, 'worker') as Promise<[Worker]>).then(([next]) => once(next, 'message'));
   await worker.terminate();
   await exited;
   t.equal((await results).length, 100, 'every callback was called');
@@ -240,8 +241,7 @@ t.test('when the writer dies, what it had is refused, and it comes back', async 
   await t.rejects(appendLog(store, entryOf()), { message: /not available/ });
   await t.rejects(store.deleteDevice('device'), { message: /not available/ });
 
-  const [next] = (await once(process, 'worker')) as [Worker];
-  await once(next, 'message');
+  await restarted;
   await append(store, keyOf('device'), pointOf({ numericValue: 3 }));
   t.equal(store.series.latest(keyOf('device'), 1)[0]?.numericValue, 3);
 });
