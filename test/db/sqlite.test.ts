@@ -140,12 +140,14 @@ t.test('accounts take turns to write, and the event loop goes round meanwhile', 
   let lane = { accountId: 'other', callerId: 'other' };
   const writer = new Writer(new StatementCache(file), undefined, () => lane);
   const order: string[] = [];
+  // Turns are of what a transaction takes, and not of what the machine does besides.
+  let time = performance.now();
+  t.intercept(performance, 'now', { value: () => time });
   const write = async (accountId: string, name: string) => {
     lane = { accountId, callerId: accountId };
     await writer.begin();
     order.push(name);
-    const until = performance.now() + 1;
-    while (performance.now() < until);
+    time += 1;
     await writer.commit();
   };
   const giveBack = await writer.lend();
