@@ -5,7 +5,7 @@ import Sqlite from 'better-sqlite3';
 import type { Test } from 'tap';
 import { metric } from '../broker/metrics.ts';
 import { publish as publishFirmware } from '../firmware/fleet.ts';
-import { weighAccounts, whileDiskIsFull } from '../support/faults.ts';
+import { changeStored, weighAccounts, whileDiskIsFull } from '../support/faults.ts';
 import { follow } from '../support/jobs.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, closed, nextMessage, type Service, startService } from '../support/service.ts';
@@ -210,15 +210,10 @@ t.test('what an account is said to take is what the databases grow by', async (t
 t.test('the accounts are summed by other threads when there are many, and /metrics still answers', async (t) => {
   const service = await startService(t);
   const many = 15_000;
-  const fill = (file: string, sql: string) => {
-    const database = new Sqlite(join(service.directory, file));
-    database.exec(
-      `WITH RECURSIVE "many"("n") AS (SELECT 1 UNION ALL SELECT "n" + 1 FROM "many" WHERE "n" < ${many}) ${sql}`,
-    );
-    database.close();
-  };
-  fill('registry.db', `INSERT INTO "kept" SELECT 'account ' || "n", 'jobRowBytes', "n" FROM "many"`);
-  fill('messages.db', `INSERT INTO "heldBytes" SELECT 'account ' || "n", 1000 FROM "many"`);
+  const numbers = `WITH RECURSIVE "many"("n") AS (SELECT 1 UNION ALL SELECT "n" + 1 FROM "many" WHERE "n" < ${many})`;
+  const fill = (file: string, sql: string) => changeStored(service, `${numbers} ${sql}`, [], file);
+  await fill('registry.db', `INSERT INTO "kept" SELECT 'account ' || "n", 'jobRowBytes', "n" FROM "many"`);
+  await fill('messages.db', `INSERT INTO "heldBytes" SELECT 'account ' || "n", 1000 FROM "many"`);
   await weighAccounts(service);
   t.same(await weighAccounts(service), ['messages', 'registry']);
   const { text: metrics } = await service.http('GET', '/metrics', { token: null });
