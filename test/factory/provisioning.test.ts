@@ -552,12 +552,12 @@ t.test('its events end when it cannot be read who may have them, and nothing els
 });
 
 t.test('its events end with the session of the reader', async (t) => {
-  const { job } = (await postRows(service, numbered('E-', 3000))).body;
   const second = await service.create('/account-users', 'accountUser', {
     ...{ createIdmUser: true, idmUserEmail: 'second@example.com', idmUserPassword: 'another fine secret' },
   });
   t.ok(second.id);
   const { jwt } = await service.loginAs('second@example.com', 'another fine secret');
+  const { job } = (await postRows(service, numbered('E-', 3000))).body;
   const events = await fetch(`${service.server.url}${jobs}/${job.id}/events`, {
     headers: { authorization: `Bearer ${jwt}` },
   });

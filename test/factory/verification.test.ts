@@ -1,5 +1,5 @@
 /** POST /provisioning/verify: a unit really connects, and really publishes. */
-import { changeStored, watchesBegun } from '../support/faults.ts';
+import { beforeTransaction, changeStored, watchesBegun } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Made, type Service, startService } from '../support/service.ts';
 import { countStored } from '../support/stored.ts';
@@ -217,10 +217,11 @@ t.test('a wait ends with the login behind it: logout, deletion of a station', as
 
 t.test('a unit that is deleted while it is waited for has no verdict', async (t) => {
   const { device } = await unit();
-  const verdict = verify({ deviceId: device.id, timeoutSeconds: 1 });
   const { version } = (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
-  await service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: version } });
-  t.match(await verdict, { status: 410, body: { error: { code: 107 } } });
+  beforeTransaction(t, service, 'POST /api/v1/provisioning/verify', () =>
+    service.ok('DELETE', `/api/v1/devices/${device.id}`, { headers: { etag: version } }),
+  );
+  t.match(await verify({ deviceId: device.id, timeoutSeconds: 1 }), { status: 410, body: { error: { code: 107 } } });
 });
 
 t.test('the end of the process does not wait for a unit, and gives no verdict', async (t) => {
