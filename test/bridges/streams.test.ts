@@ -232,7 +232,7 @@ t.test(
     await listen();
     const { say } = await speaker();
     for (let index = 0; index < 10; index += 1) await say('sure', String(index));
-    await until(() => got.length === 10);
+    await until(() => new Set(got).size === 10);
     await until(async () => (await statusOf(bridge)).pending === 0);
     await broker.stop();
     for (let index = 10; index < 20; index += 1) await say('sure', String(index));

@@ -181,7 +181,7 @@ t.test('after a day the results are gone, from the files too, and the job says s
   // As each minute.
   lookAtJobs(service);
   await looked(job.id);
-  while (filesWith(service.directory, [sealedKey]).length > 0) await new Promise((resolve) => setImmediate(resolve));
+  await until(() => filesWith(service.directory, [sealedKey]).length === 0);
   t.strictSame(filesWith(service.directory, [unit.secret, unit.associationCode.replaceAll('-', '')]), []);
   t.ok((await service.connect(unit)).connected, 'the unit itself goes on');
 });
