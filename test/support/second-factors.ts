@@ -16,7 +16,7 @@ export interface Person {
   at: Service;
 }
 
-/** A code that is not this one. */
+/** A code of a text message that is not this one. */
 export const otherCode = (right: string) => String((Number(right) + 1) % 1_000_000).padStart(6, '0');
 
 /** Runs a request many times at once. */
@@ -52,6 +52,11 @@ export function secondFactors(current: () => Service) {
 
   const codeAt = (secret: string, now = time.now) =>
     new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: now });
+  /** A code that is none of now, nor of the steps beside it: those count, too. */
+  const wrongCode = (secret: string) => {
+    const near = [-2, -1, 0, 1, 2].map((away) => codeAt(secret, time.now + away * step));
+    return ['000000', '111111', '222222', '333333', '444444', '555555'].find((code) => !near.includes(code)) ?? '';
+  };
   const textedCode = () => /^\d{6}/.exec(texts.at(-1)?.text ?? '')?.[0] ?? 'no text';
 
   /** A request about the second factors of a person, by themselves. */
@@ -105,7 +110,7 @@ export function secondFactors(current: () => Service) {
   const sessionsOf = ({ userId }: Person) => countStored(current(), 'sessions', '"userId" = ?', [userId]);
 
   return {
-    ...{ time, texts, options, muchLater, person, codeAt, textedCode, mfa, enrolTotp, enrolSms },
+    ...{ time, texts, options, muchLater, person, codeAt, wrongCode, textedCode, mfa, enrolTotp, enrolSms },
     ...{ passwordStep, mfaToken, trigger, codeStep, rows, sessionsOf },
   };
 }
