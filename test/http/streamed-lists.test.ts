@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { isDeepStrictEqual } from 'node:util';
+import { newId } from '../../src/core/ids.ts';
 import { storeMore, takeLongAnswers } from '../support/faults.ts';
 import { request } from '../support/http.ts';
 import { part } from '../support/part.ts';
@@ -39,7 +40,7 @@ t.before(async () => {
   const [row = {}] = storedRows(service, 'SELECT "fields" FROM "devices" WHERE "id" = ?', [device.id]);
   t.ok(String(row.fields).length > 60_000, 'a row has many values');
   const others = Array.from({ length: devices - 1 }, (_, n) => ({
-    id: `${device.id.slice(0, -4)}${(n + 1).toString(16).padStart(4, '0')}`,
+    id: newId(accountId),
     serialNumber: `serial ${n + 1}`,
   }));
   await storeMore(service, 'devices', device.id, others);
@@ -62,6 +63,12 @@ async function open(url: string, token: string): Promise<{ reader: Socket; sende
 /** Some requests of another caller: each takes some turns of the event loop. */
 async function othersAreServed(count: number): Promise<void> {
   for (let n = 0; n < count; n += 1) await service.ok('GET', `/api/v1/organizations/${organization.id}`);
+}
+
+/** Resolves when an answer has begun, and no more of it is sent because nobody reads. */
+async function standsStill(sender: Socket): Promise<void> {
+  while (sender.bytesWritten === 0) await othersAreServed(1);
+  for (let before = -1; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
 }
 
 async function readAll(reader: Socket): Promise<string> {
@@ -90,9 +97,7 @@ for (const kind of ['admin', 'end-user'] as const)
     const token = kind === 'admin' ? service.admin : endUser.token;
     const { reader, sender } = await open(path(1000), token);
     t.teardown(() => reader.destroy());
-    let before = -1;
-    while (sender.bytesWritten === 0) await othersAreServed(1);
-    for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+    await standsStill(sender);
     t.ok(sender.bytesWritten > 64 * 1024, 'it has begun');
     t.ok(sender.bytesWritten < devices * 60_000 * 0.75, `${sender.bytesWritten} bytes of ${devices * 100_000} made`);
     t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);
@@ -149,7 +154,7 @@ t.test('a caller that is logged out in the middle of a page gets no more of it',
   const { jwt } = await service.loginAs(endUser.email, endUser.password);
   const { reader, sender } = await open(path(1000), jwt);
   t.teardown(() => reader.destroy());
-  await othersAreServed(20);
+  await standsStill(sender);
   const sent = sender.bytesWritten;
   await service.ok('POST', '/api/v1/sessions/logout', { token: jwt });
   const text = await readAll(reader).catch(() => '');
@@ -181,17 +186,15 @@ t.test(
     const long = await service.create('/devices/templates', 'deviceTemplate', { name: 'long 00', commands });
     const { device } = await service.device({ serialNumber: 'long 00', deviceTemplateId: long.id });
     const numbers = Array.from({ length: 49 }, (_, n) => String(n + 1).padStart(2, '0'));
-    // One digit differs in any case, as the last two are by chance those of another one.
-    const other = (id: string, n: string) => `${id.slice(0, -3)}${id.at(-3) === '0' ? '1' : '0'}${n}`;
-    const templates = numbers.map((n) => ({ id: other(long.id, n), name: `long ${n}` }));
+    const { accountId } = service;
+    const templates = numbers.map((n) => ({ id: newId(accountId), name: `long ${n}` }));
     await storeMore(service, 'deviceTemplates', long.id, templates);
-    const of = numbers.map((n) => ({ serialNumber: `long ${n}`, deviceTemplateId: other(long.id, n) }));
-    await storeMore(
-      service,
-      'devices',
-      device.id,
-      of.map((one, at) => ({ id: other(device.id, numbers[at] ?? ''), ...one })),
-    );
+    const others = templates.map(({ id, name }) => ({
+      id: newId(accountId),
+      serialNumber: name,
+      deviceTemplateId: id,
+    }));
+    await storeMore(service, 'devices', device.id, others);
     const { parse } = JSON;
     t.teardown(() => Object.assign(JSON, { parse }));
     let read = 0;
@@ -199,16 +202,13 @@ t.test(
       if (String(text).length > 700_000) read += 1;
       return parse(text, ...more);
     };
-    const { accountId } = service;
     for (const url of [
       `/api/v1/devices?accountId=${accountId}&serialNumber=long&pageSize=50&expand=device-template`,
       `/api/v1/devices/templates?accountId=${accountId}&sortBy=name&sortOrder=desc&pageSize=50`,
     ]) {
       read = 0;
       const { reader, sender } = await open(url, service.admin);
-      let before = -1;
-      while (sender.bytesWritten === 0) await othersAreServed(1);
-      for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+      await standsStill(sender);
       const made = (sender.bytesWritten + sender.writableLength) / 800_000;
       t.ok(read < made + 3, `${read} are read, of which ${made} are sent: ${url}`);
       reader.destroy();
@@ -226,9 +226,7 @@ t.test('a batch of long pages holds one piece of one of them at a time', async (
   const head = `Authorization: Bearer ${endUser.token}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}`;
   reader.write(`POST /api/v1/batch HTTP/1.1\r\nHost: x\r\n${head}\r\n\r\n${body}`);
   const [sender] = await accepted;
-  let before = -1;
-  while (sender.bytesWritten === 0) await othersAreServed(1);
-  for (; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+  await standsStill(sender);
   t.ok(sender.bytesWritten > 0 && sender.bytesWritten < devices * 60_000, `${sender.bytesWritten} bytes made`);
   t.ok(sender.writableLength < 4 * 1024 * 1024, `${sender.writableLength} bytes are held`);
 });
