@@ -1,6 +1,4 @@
-import { join } from 'node:path';
-import { openSqlite } from '../../db/sqlite/open.ts';
-import { noteWithin, whileRecordFails } from '../support/faults.ts';
+import { changeStored, noteWithin, whileRecordFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -120,10 +118,8 @@ t.test('filters, order and pages', async (t) => {
 
 t.test('a record is never changed nor deleted, not even by us, except the oldest beyond the limit', async (t) => {
   await audit();
-  const file = openSqlite(join(service.directory, 'registry.db'));
-  t.teardown(() => file.close());
-  t.throws(() => file.exec(`UPDATE "auditRecords" SET "outcome" = 'success'`), /append-only/);
-  t.throws(() => file.exec('DELETE FROM "auditRecords"'), /append-only/);
+  await t.rejects(changeStored(service, `UPDATE "auditRecords" SET "outcome" = 'success'`), /append-only/);
+  await t.rejects(changeStored(service, 'DELETE FROM "auditRecords"'), /append-only/);
 });
 
 t.test('what is done and what is recorded of it stand or fall together', async (t) => {

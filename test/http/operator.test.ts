@@ -7,11 +7,10 @@ import { fileURLToPath } from 'node:url';
 import Sqlite from 'better-sqlite3';
 import { filterRefusals, limitNames, publishRefusals } from '../../broker/connections/counters.ts';
 import { isStoreBusy } from '../../db/sqlite/commits.ts';
-import { openSqlite } from '../../db/sqlite/open.ts';
 import { type Fixture, fixture } from '../broker/fixture.ts';
 import { hits, metric } from '../broker/metrics.ts';
 import { connectPacket, rawClient } from '../broker/raw.ts';
-import { forgetLastCommit, whileRecordFails } from '../support/faults.ts';
+import { changeStored, forgetLastCommit, whileRecordFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Answer, closed, nextMessage, type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -364,9 +363,7 @@ t.test('with a token, only anyone who sends it reads them', async (t) => {
   await announced;
 
   // As when the disk under a table is damaged: then the metrics are needed, not an error in their place.
-  const registry = openSqlite(join(service.directory, 'registry.db'));
-  t.teardown(() => registry.close());
-  registry.exec('ALTER TABLE "jobs" RENAME TO "gone"');
+  await changeStored(service, 'ALTER TABLE "jobs" RENAME TO "gone"');
   const without = await get('scrape-me-gently');
   t.match(without, { status: 200, text: /^# TYPE slipway_queue_depth gauge$/m });
   t.notMatch(without.text, /^slipway_queue_depth\{queue="jobs"\}/m, 'what is not known has no sample');

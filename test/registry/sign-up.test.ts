@@ -1,5 +1,6 @@
 /** Signing up with the code of a device: login, organization and claim at once. */
 import { checkCharacter } from '../../src/registry/credentials/association-codes.ts';
+import { audited } from '../support/audited.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -72,13 +73,8 @@ t.test('a person with a device gets a login, an organization and the device with
   t.match(await service.ok('GET', `/api/v1/organizations/${organizationId}`, { token }), {
     organization: { name: 'Ada', parentId: null },
   });
-  const { auditRecords } = await service.ok('GET', `/api/v1/audit?accountId=${service.accountId}&actorId=${me.id}`);
-  t.same(auditRecords.results.map(({ event }) => event).sort(), [
-    'association',
-    'identityCreated',
-    'login',
-    'tokenUsed',
-  ]);
+  const records = await audited(service, `actorId=${me.id}`, 4);
+  t.same(records.map(({ event }) => event).sort(), ['association', 'identityCreated', 'login', 'tokenUsed']);
   t.match((await lookUp(code)).body, { signUp: false, taken: true });
 });
 
