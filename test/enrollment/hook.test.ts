@@ -101,7 +101,7 @@ t.test('whatever a hook does but allow, refuses, and nothing is made', async (t)
       t.match(await claim(service, group, { serialNumber: 'F-1' }), refusal(reason), name);
     }),
   );
-  t.equal(countStored(service, 'devices', `"serialNumber" = 'F-1'`), 0);
+  t.equal(countStored(service, 'devices', `"serialNumber" = 'F-1' AND "accountId" = '${service.accountId}'`), 0);
   const group = await newGroup(service, { hookUrl: 'http://127.0.0.1:9/' });
   t.match(await claim(service, group, { serialNumber: 'F-1' }), refusal(/answer as it must/), 'nobody is there');
   const { refusals } = await service.ok('GET', `/api/v1/enrollment-groups/${group.id}/refusals`);

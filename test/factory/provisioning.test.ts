@@ -293,7 +293,7 @@ t.test('what cannot be meant is refused as a whole, naming it', async (t) => {
   const tooMany = await postRows(service, numbered('X-', 50_001));
   t.match(tooMany, { status: 400, body: { error: { details: [{ path: 'rows', message: /50000/ }] } } });
   t.strictSame(await devicesWith('X-'), [], 'nothing has been made');
-  t.equal(countStored(service, 'jobs', `"state" = 'receiving'`), 0);
+  t.equal(countStored(service, 'jobs', `"state" = 'receiving' AND "accountId" = '${service.accountId}'`), 0);
 });
 
 t.test('a column of CSV that is nearly one of the rows is led back to it', async (t) => {
