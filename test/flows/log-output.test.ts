@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { closeSync, openSync } from 'node:fs';
 import { temporaryDirectory } from '../support/directory.ts';
-import { freePort } from '../support/nats-server.ts';
+import { freePort } from '../support/free-port.ts';
 import { part } from '../support/part.ts';
 import { inherited, mainFile, plainNode } from '../support/process.ts';
 import { until } from '../support/until.ts';

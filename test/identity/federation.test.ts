@@ -548,18 +548,15 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   const lines = logLines.length;
   const failed = { status: 502, body: { statusCode: 502, attributes: { errorCode: 'ProviderFailedError' } } };
   const authorize = (id: string) => service.http('GET', `/api/v1/oauth2/authorize?providerId=${id}`, { token: null });
-  const closed = createServer().listen(0, '127.0.0.1');
-  await new Promise((resolve) => closed.once('listening', resolve));
-  const { port } = closed.address() as AddressInfo;
-  await new Promise((resolve) => closed.close(resolve));
-  const issuer = `http://127.0.0.1:${port}`;
-  const down = await register(service, { issuer, clientSecret: `secret of ${issuer} 3f9a` });
-  const since = Date.now();
-  t.match(await authorize(down.id), failed, 'nobody listens');
-  t.ok(Date.now() - since < 9000);
+  const discovery = '/.well-known/openid-configuration';
+  const risen = await startProvider(t, service);
+  // Not a port that nobody listens on: until the provider rises another program could be given it.
+  risen.instead.set(discovery, ({ socket }) => socket.destroy());
+  const down = await register(service, risen);
+  t.match(await authorize(down.id), failed, 'nobody answers');
   const [line = ''] = logLines.slice(lines).filter((one) => one.includes('"request failed"'));
   t.equal(JSON.parse(line).level, 40, 'a warning: it is no fault of the service');
-  const risen = await startProvider(t, service, { port });
+  risen.instead.clear();
   risen.logsIn({ sub: 'risen', email: adminEmail, email_verified: true });
   t.equal((await new Browser(service).logIn(down.id)).status, 200, 'the failure was not kept');
 
@@ -571,7 +568,6 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
   await new Promise((resolve) => elsewhere.once('listening', resolve));
   t.teardown(() => elsewhere.close());
   const away = `http://127.0.0.1:${(elsewhere.address() as AddressInfo).port}`;
-  const discovery = '/.well-known/openid-configuration';
   const metadata = await (await fetch(provider.issuer + discovery)).json();
   const bad: Record<string, (response: ServerResponse) => void> = {
     'metadata of another issuer': (response) => sendJson(response, { ...(metadata as object), issuer: away }),

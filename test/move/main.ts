@@ -13,8 +13,8 @@ import { slotOf } from '../../src/core/ids.ts';
 import { Api } from '../crash/api.ts';
 import { startProxy } from '../support/cells.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { freePort } from '../support/free-port.ts';
 import { withHaproxy } from '../support/haproxy.ts';
-import { freePort } from '../support/nats-server.ts';
 import { cliFile, inherited, type Launched, launch, plainNode } from '../support/process.ts';
 import { Acknowledgements, lost, Unit, Writer } from './load.ts';
 

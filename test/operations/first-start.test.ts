@@ -8,6 +8,7 @@ import mqtt from 'mqtt';
 import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { freePort } from '../support/free-port.ts';
 import { part } from '../support/part.ts';
 import { inherited, launch, mainFile, plainNode, type Running } from '../support/process.ts';
 import { refusedStart } from '../support/refused-start.ts';
@@ -18,12 +19,11 @@ const t = await part(import.meta);
 const accountId = '01a20412-0bbf-70d0-bfb3-da148a24836e';
 
 /** A port that somebody else listens on. */
-async function takenPort(t: Test): Promise<{ port: number; free(): Promise<void> }> {
+async function takenPort(t: Test): Promise<number> {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const free = async () => void (server.listening && (await once(server.close(), 'close')));
-  t.teardown(free);
-  return { port: (server.address() as AddressInfo).port, free };
+  t.teardown(() => server.close());
+  return (server.address() as AddressInfo).port;
 }
 
 function login(url: string, account: { accountId: string; emailAddress: string; password: string }): Promise<Response> {
@@ -49,20 +49,18 @@ async function firstAnswer<T>(ask: () => Promise<T>): Promise<T> {
 const firstLine = (server: Running) => server.output().split('\n').find(Boolean);
 
 t.test('the first answers and the first line of the first start are right', async (t) => {
-  const [http, broker] = [await takenPort(t), await takenPort(t)];
-  await http.free();
-  await broker.free();
-  const url = `http://127.0.0.1:${http.port}`;
+  const [http, broker] = [await freePort(), await freePort()];
+  const url = `http://127.0.0.1:${http}`;
   const { child, listening } = launch(temporaryDirectory(t), {
-    SLIPWAY_HTTP_PORT: `${http.port}`,
-    SLIPWAY_MQTT_PORT: `${broker.port}`,
+    SLIPWAY_HTTP_PORT: `${http}`,
+    SLIPWAY_MQTT_PORT: `${broker}`,
     SLIPWAY_ACCOUNT_ID: accountId,
     SLIPWAY_LOG_LEVEL: 'trace',
     SLIPWAY_UNKNOWN: 'x',
   });
   t.teardown(() => child.kill('SIGKILL'));
   const who = { accountId, emailAddress: adminEmail, password: adminPassword };
-  const address = { protocol: 'mqtt', host: '127.0.0.1', port: broker.port, reconnectPeriod: 0 } as const;
+  const address = { protocol: 'mqtt', host: '127.0.0.1', port: broker, reconnectPeriod: 0 } as const;
   const [entered, ready, refused] = await Promise.all([
     firstAnswer(() => login(url, who)),
     firstAnswer(() => fetch(`${url}/health/ready`)),
@@ -95,7 +93,7 @@ async function failedStart(directory: string, env: Record<string, string>, asUse
 }
 
 t.test('a first start that cannot have a port or its address names the variable and leaves nothing', async (t) => {
-  const { port } = await takenPort(t);
+  const port = await takenPort(t);
   const tls = certificate(t);
   // Of the addresses for documentation: no machine has it.
   const elsewhere = '192.0.2.1';
@@ -149,15 +147,13 @@ t.test('a directory that the system refuses oddly ends the start with a sentence
 
 t.test('who reads the output may go away: the service goes on, and a signal ends it', async (t) => {
   const directory = temporaryDirectory(t);
-  const [port, broker] = [await takenPort(t), await takenPort(t)];
-  await port.free();
-  await broker.free();
+  const [port, broker] = [await freePort(), await freePort()];
   // The line of the log that names the unknown setting is written when nobody reads any more.
   const env = {
     ...inherited,
     SLIPWAY_DATA_DIR: directory,
-    SLIPWAY_HTTP_PORT: `${port.port}`,
-    SLIPWAY_MQTT_PORT: `${broker.port}`,
+    SLIPWAY_HTTP_PORT: `${port}`,
+    SLIPWAY_MQTT_PORT: `${broker}`,
     SLIPWAY_UNKNOWN: 'x',
   };
   const [command = '', ...args] = ['env', ...plainNode, mainFile];
@@ -165,7 +161,7 @@ t.test('who reads the output may go away: the service goes on, and a signal ends
   t.teardown(() => child.kill('SIGKILL'));
   await once(child.stdout, 'data');
   child.stdout.destroy();
-  const ready = await firstAnswer(() => fetch(`http://127.0.0.1:${port.port}/health/live`));
+  const ready = await firstAnswer(() => fetch(`http://127.0.0.1:${port}/health/live`));
   t.equal(ready.status, 200);
   child.kill('SIGTERM');
   t.match(await once(child, 'exit'), [0, null]);

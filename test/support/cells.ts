@@ -8,8 +8,8 @@ import { writeCells } from '../../cells/haproxy/files.ts';
 import { moveLive } from '../../cells/moves/live/coordinator.ts';
 import type { Server } from '../../src/process/server.ts';
 import { temporaryDirectory } from './directory.ts';
+import { freePort } from './free-port.ts';
 import { type Haproxy, startHaproxy } from './haproxy.ts';
-import { freePort } from './nats-server.ts';
 import { launch } from './process.ts';
 import { type Options, Service, startService } from './service.ts';
 

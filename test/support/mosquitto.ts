@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
-import { freePort } from './nats-server.ts';
+import { freePort } from './free-port.ts';
 
 /** Options of a test: it says so when there is no broker to test with. */
 export const withMosquitto = spawnSync('mosquitto', ['-h']).error ? { skip: 'mosquitto is not installed' } : {};

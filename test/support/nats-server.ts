@@ -2,10 +2,10 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { AckPolicy, jetstream, jetstreamManager } from '@nats-io/jetstream';
 import { connect } from '@nats-io/transport-node';
+import { freePort } from './free-port.ts';
 import { soon } from './until.ts';
 
 /** Options of a test: it says so when there is no server to test with. */
@@ -60,16 +60,6 @@ export async function natsServer(directory: string, lines: string[] = []): Promi
     await ended;
   };
   return { url: `nats://127.0.0.1:${port}`, servers: `127.0.0.1:${port}`, start, stop };
-}
-
-/** A port of loopback that nothing listens on now. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, 'close');
-  return port;
 }
 
 /** Creates the stream `messages`, which takes everything that bridges send. */

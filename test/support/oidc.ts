@@ -44,7 +44,7 @@ export const clientIds = ['slipway', 'slipway-too'];
 export async function startProvider(
   t: Test,
   service: Service,
-  { claimsInToken = false, port = 0 } = {},
+  { claimsInToken = false } = {},
 ): Promise<OpenIdProvider> {
   const people = new Map<string, Person>();
   const instead = new Map<string, RequestListener>();
@@ -61,7 +61,7 @@ export async function startProvider(
     }
     void handle(request, response);
   });
-  await new Promise<void>((resolve) => server.listen(port, '127.0.0.1', resolve));
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   t.teardown(() => {
     server.closeAllConnections();
     server.close();

@@ -2,7 +2,7 @@ import { symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { startReceiver } from '../../../bridges/receiver.ts';
-import { freePort } from '../../../support/nats-server.ts';
+import { freePort } from '../../../support/free-port.ts';
 import { has, type Story } from '../story.ts';
 
 export const bridges: Story = {
