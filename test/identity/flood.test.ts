@@ -111,7 +111,8 @@ t.test(
     const numbers = Array.from({ length: 50 }, (_, n) => n);
     await Promise.all(numbers.map(guess));
     const flood = Promise.all(numbers.map(guess));
-    await until(() => hashesWaiting(service) > 40);
+    // More than may be served first; how many come before the first of them is computed depends on the machine.
+    await until(() => hashesWaiting(service) > 20);
     const before = answered;
     const signUp = service.http('POST', '/api/v1/association/sign-up-with-code', {
       ...{ token: null, headers: { 'x-forwarded-for': '198.51.100.70' } },
@@ -143,7 +144,10 @@ t.test('a hash whose client has gone is not computed', async (t) => {
       signal: gone.signal,
     }).catch(() => {}),
   );
-  await until(() => hashesWaiting(service) > 40);
+  const waiting = await until(
+    () => hashesWaiting(service),
+    (count) => count > 20,
+  );
   gone.abort();
   await Promise.all(guesses);
   t.equal((await login({}, '198.51.100.72')).status, 200);
@@ -159,7 +163,7 @@ t.test('a hash whose client has gone is not computed', async (t) => {
   const computed = auditRecords.results.filter(
     ({ address }) => Number(address?.match(/^203\.0\.113\.(\d+)$/)?.[1]) >= 100,
   );
-  t.ok(computed.length <= 15, `${computed.length} of 50 were computed`);
+  t.ok(computed.length <= 50 - waiting + 10, `${computed.length} of 50 were computed; ${waiting} waited`);
 });
 
 t.end();

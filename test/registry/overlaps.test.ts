@@ -4,6 +4,7 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
 import { closed, present, type Service, startService } from '../support/service.ts';
 import { storedRows } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -166,7 +167,7 @@ t.test('a restart keeps the window, and finds one that is over', async (t) => {
   t.ok((await after.connect({ deviceId: open.device.id, secret: open.secret })).connected);
   await t.rejects(after.connect({ deviceId: over.device.id, secret: over.secret }), { code: 4 });
   // The service looks for ended windows once a second, so a time is waited for.
-  while (stored(over.device.id, after).previousHash !== null) await new Promise((resolve) => setTimeout(resolve, 50));
+  await until(() => stored(over.device.id, after).previousHash === null);
   t.match(stored(open.device.id, after), { previousGeneration: 1 });
 });
 
