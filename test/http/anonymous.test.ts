@@ -41,6 +41,7 @@ async function rest(socket: Socket): Promise<string> {
     text += chunk;
   });
   // A reset is an end, too.
+  socket.on('error', () => {});
   await new Promise<void>((resolve) => socket.once('close', () => resolve()));
   return text;
 }

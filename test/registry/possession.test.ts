@@ -164,15 +164,19 @@ async function retained(t: Test, service: Service, id: string, token: string, wo
   client.send(connectPacket(login(service, token)));
   await client.next();
   await subscribed(client, ['#', 1], [service.topic(id, 'chat'), 1]);
-  return texts(await taken(client, (messages) => word === '' || texts(messages).some(has(word))));
+  return texts(await taken(client, told(word)));
 }
 
-/** A stored session that hears everything, and what it has got when it comes back. */
-async function session(t: Test, service: Service, token: string, clientId: string): Promise<string[]> {
+/** Whether a word is among what has come; no word always is. */
+const told = (word: string) => (messages: Parameters<typeof texts>[0]) =>
+  word === '' || texts(messages).some(has(word));
+
+/** A stored session that hears everything, and what it has got when it comes back; `word` is in what must come. */
+async function session(t: Test, service: Service, token: string, clientId: string, word = ''): Promise<string[]> {
   const client = await rawClient(t, service.server.mqttPort);
   client.send(connectPacket({ ...login(service, token), clientId, clean: false }));
   await client.next();
-  const kept = texts(await taken(client, () => true));
+  const kept = texts(await taken(client, told(word)));
   await subscribed(client, ['#', 1]);
   await taken(client, () => true);
   client.send({ cmd: 'disconnect' });
@@ -382,7 +386,7 @@ t.test('a person of both customers loses what waits of the first', async (t) => 
   await say('of-first');
   await put(service, id, { organizationId: second.id });
   await say('of-second');
-  const kept = await session(t, service, former.token, 'away');
+  const kept = await session(t, service, former.token, 'away', 'of-second');
   t.same(
     kept.filter((text) => text.startsWith('of-')),
     ['of-second'],
