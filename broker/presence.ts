@@ -31,8 +31,8 @@ interface Change extends DeviceAddress {
   usualInterval?: number;
   /** The last connection: ISO 8601, and the peer's address when it is known. */
   arrival?: { time: string; address: string | undefined };
-  /** The name that an address turned out to have. */
-  named?: { address: string; name: string | null };
+  /** The names that addresses turned out to have: one that comes late is that of a former address. */
+  names?: Record<string, string | null>;
 }
 
 /** The fields of a device that its connection reports, as they are stored. */
@@ -65,7 +65,7 @@ export class Presence {
   readonly #connected = new Map<string, Signs>();
   readonly #changes = new Gathered<Change>({
     ...{ interval: writeInterval, atOnce: devicesPerWrite },
-    merge: (before, later) => ({ ...before, ...later }),
+    merge: merged,
     write: (entries) => this.#write(entries),
   });
   /** Log entries that go with them. */
@@ -97,7 +97,7 @@ export class Presence {
     this.#change(device, { connected: true, arrival: { time, address } });
     // A name comes later, or never; nobody waits for it.
     if (address !== undefined)
-      this.#names.find(address, device.deviceId, (name) => this.#change(device, { named: { address, name } }));
+      this.#names.find(address, device.deviceId, (name) => this.#change(device, { names: { [address]: name } }));
     if (signs.connections === 1) this.#writeLog(device, from, true);
   }
 
@@ -210,7 +210,7 @@ export class Presence {
   }
 
   /** The state after a change; facts of a former address are dropped. */
-  #seen(stored: Seen, { connected, arrival, named }: Change): Seen {
+  #seen(stored: Seen, { connected, arrival, names }: Change): Seen {
     const seen = { ...stored };
     if (connected !== undefined) seen.connected = connected ? 1 : 0;
     if (arrival?.address !== undefined) {
@@ -220,7 +220,8 @@ export class Presence {
       if (arrival.address !== stored.externalIp) seen.reverseDns = null;
       seen.externalIp = arrival.address;
     }
-    if (named && named.address === seen.externalIp) seen.reverseDns = named.name;
+    const name = names?.[seen.externalIp ?? ''];
+    if (name !== undefined) seen.reverseDns = name;
     return seen;
   }
 
@@ -250,6 +251,11 @@ export class Presence {
         );
       });
   }
+}
+
+/** A new connection makes the names of former addresses useless. */
+function merged(before: Change, later: Change): Change {
+  return { ...before, ...later, names: { ...(!later.arrival && before.names), ...later.names } };
 }
 
 /** Without the address of a connection that a former owner has made: the next one does not learn from where. */

@@ -20,7 +20,8 @@ type Answered = (name: string | null) => void;
 /** The names of addresses, asked for next to everything else: a few at a time, and kept. */
 export class ReverseDns {
   readonly #clock: BrokerServices['clock'];
-  readonly #resolver: Resolver;
+  readonly #servers: readonly string[];
+  readonly #resolvers = new Set<Resolver>();
   readonly #answers = boundedCache<string, { name: string | null; until: number }>(answersKept);
   /** Callbacks, by address and by asker. */
   readonly #waiting = new Map<string, Map<string, Answered>>();
@@ -30,8 +31,7 @@ export class ReverseDns {
   /** `servers` as address or address:port; the system's when empty. */
   constructor(servers: readonly string[], clock: BrokerServices['clock']) {
     this.#clock = clock;
-    this.#resolver = new Resolver({ timeout, tries: 1 });
-    if (servers.length > 0) this.#resolver.setServers(servers);
+    this.#servers = servers;
   }
 
   /**
@@ -55,7 +55,7 @@ export class ReverseDns {
   close(): void {
     this.#closed = true;
     this.#waiting.clear();
-    this.#resolver.cancel();
+    for (const resolver of this.#resolvers) resolver.cancel();
   }
 
   #next(): void {
@@ -78,13 +78,19 @@ export class ReverseDns {
   }
 
   async #look(address: string): Promise<{ name: string | null; kept: number }> {
+    // Its own for each question: one that has had quick answers waits for a quarter of a second.
+    const resolver = new Resolver({ timeout, tries: 1 });
+    this.#resolvers.add(resolver);
     try {
+      if (this.#servers.length > 0) resolver.setServers(this.#servers);
       // `reverse` would ask the hosts file of this machine first.
-      const names = await this.#resolver.resolvePtr(pointerOf(address));
+      const names = await resolver.resolvePtr(pointerOf(address));
       return { name: names.find((name) => hostName.test(name)) ?? null, kept: lifetime };
     } catch (error) {
       const { code } = error as NodeJS.ErrnoException;
       return { name: null, kept: code === NOTFOUND || code === NODATA ? lifetime : failureLifetime };
+    } finally {
+      this.#resolvers.delete(resolver);
     }
   }
 }
