@@ -97,7 +97,7 @@ function startSweep(parts: BrokerParts): NodeJS.Timeout {
   };
   const publishDueWills = () => {
     if (parts.routing.isClosed) return;
-    const wills = persistence.takeDueWills();
+    const wills = guarded('wills', () => persistence.takeDueWills()) ?? [];
     for (const will of wills) guarded('will', () => publishes.publishLeftWill(will));
     if (wills.length > 0) setImmediate(publishDueWills);
   };

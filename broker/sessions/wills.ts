@@ -142,17 +142,17 @@ export class Wills {
   /** Some wills whose clients have not come back in time, each handed out once. Those that are `isAway` wait. */
   takeDue(now: number, isAway: (clientId: string) => boolean): StoredWill[] {
     if (now < this.#due) return [];
-    this.#due = Number.POSITIVE_INFINITY;
+    let next = Number.POSITIVE_INFINITY;
     const due: LeftWill[] = [];
     for (const will of this.#left.values()) {
       if (will.due <= now && due.length < duesAtOnce && !isAway(will.clientId)) due.push(will);
-      else this.#due = Math.min(this.#due, due.length < duesAtOnce ? Math.max(will.due, now + 1) : now);
+      else next = Math.min(next, due.length < duesAtOnce ? Math.max(will.due, now + 1) : now);
     }
-    return due.flatMap((left) => {
-      const will = this.#read(left);
-      this.delete(left.clientId);
-      return will ?? [];
-    });
+    // What cannot be read now is due again.
+    const wills = due.flatMap((left) => this.#read(left) ?? []);
+    this.#due = next;
+    for (const { clientId } of due) this.delete(clientId);
+    return wills;
   }
 
   #read({ clientId, due, will = this.#rows.will(clientId) }: LeftWill): StoredWill | undefined {

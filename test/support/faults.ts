@@ -674,6 +674,16 @@ export function whileOutboxFails<R>({ server }: Service, work: (failures: () => 
   return work(() => failures).finally(restore);
 }
 
+/** The same while the wills that wait cannot be read. */
+export function whileWillsFail<R>({ server }: Service, work: (failures: () => number) => Promise<R>): Promise<R> {
+  let failures = 0;
+  const restore = replace(server.ctx.messages.mqtt, 'will', () => () => {
+    failures += 1;
+    throw new Error('disk I/O error');
+  });
+  return work(() => failures).finally(restore);
+}
+
 /** What `work` gives while the account is on its way to another cell. */
 export async function whileOnItsWay<R>({ server, accountId }: Service, work: () => Promise<R>): Promise<R> {
   const { gate } = server.ctx;
