@@ -42,7 +42,11 @@ t.test('a SUBSCRIBE waits for the search of the one before, and nobody else’s 
   for (let messageId = 1; messageId <= 20; messageId += 1)
     device.send({ cmd: 'subscribe', messageId, subscriptions: spellings.map((topic) => ({ topic, qos: 0 as const })) });
   const packets: string[] = [];
-  while (packets.length < 40) packets.push((await device.next()).cmd);
+  while (packets.length < 40) {
+    const packet = await device.next();
+    // That the device has connected comes at some time.
+    if (packet.cmd !== 'publish' || packet.topic === f.topic('chat')) packets.push(packet.cmd);
+  }
   t.equal(packets.filter((cmd) => cmd === 'publish').length, 20, 'once for each SUBSCRIBE');
   t.same([...prefixes], [f.topic('')]);
   t.equal(searches, 20);
