@@ -141,10 +141,11 @@ t.test('past the connect rate of an address its sockets wait for their turn, and
   t.ok(performance.now() - begun > 950, 'one a second');
   const waited = async () => (await hits(f, 'connect_rate_per_address')) ?? 0;
   const before = await waited();
-  const many = await Promise.all(Array.from({ length: 17 }, () => from(t, f, '203.0.113.1')));
+  // At once, from an address of their own: behind one that came a second ago the first would not wait.
+  const many = await Promise.all(Array.from({ length: 18 }, () => from(t, f, '203.0.113.4')));
   await until(async () => (await waited()) === before + 17);
-  // It has its turn after those, in about 17 seconds.
-  const client = await from(t, f, '203.0.113.1');
+  // It has its turn after those, in about 18 seconds.
+  const client = await from(t, f, '203.0.113.4');
   const last = answer(client, f, { clientId: '' }).then(() => 'last');
   last.catch(() => {});
   await until(async () => (await waited()) === before + 18);
