@@ -218,7 +218,7 @@ t.test(
       again.some((message) => message.id === dead.id),
       'under the id that it had',
     );
-    t.match(await deadLettersOf(bridge), { results: [], meta: { count: 0 } });
+    t.match(await deadLettersOf(bridge), { results: { length: 0 }, meta: { count: 0 } });
     t.equal(receiver.messages.length, 80, 'each once');
   },
 );

@@ -13,20 +13,21 @@ import { connectPacket, publishPacket, type RawClient, rawClient, subscribePacke
 
 const t = await part(import.meta);
 
-type Level = 4 | 5;
+type Level = 3 | 4 | 5;
 /** `role` is in the client id. */
 type Options = { clean?: boolean; role?: string; receiveMaximum?: number };
-const levels: Level[] = [4, 5];
+const levels = [4, 5] as const;
 
 /** CONNECT of a client with a stored session, or without one. */
 function connecting({ device, secret }: Fixture, level: Level, { clean = false, role = '', ...more }: Options) {
   const properties = level === 5 ? { properties: { sessionExpiryInterval: clean ? 0 : 1000, ...more } } : {};
   const who = { username: device.id, password: Buffer.from(secret), protocolVersion: level, clean };
+  if (level === 3) Object.assign(who, { protocolId: 'MQIsdp' });
   return connectPacket({ clientId: `${role}, level ${level}, clean ${clean}`, ...who, ...properties });
 }
 
 async function connected(t: Test, f: Fixture, level: Level, more: Options = {}) {
-  const client = await rawClient(t, f.service.server.mqttPort, level);
+  const client = await rawClient(t, f.service.server.mqttPort, level === 5 ? 5 : 4);
   client.send(connecting(f, level, more));
   t.match(await client.next(), { cmd: 'connack' });
   return client;
@@ -167,7 +168,7 @@ t.test(
 t.test('a client that acknowledges nothing is sent 1,000 messages, and the rest as it does', async (t) => {
   const f = await fixtureIn(await sharedService(t));
   const publisher = await connected(t, f, 4, { clean: true, role: 'publisher' });
-  for (const level of levels)
+  for (const level of [3, ...levels] as const)
     for (const clean of [true, false]) {
       const client = await connected(t, f, level, { clean });
       await subscribed(client, f.topic('chat'));

@@ -62,7 +62,7 @@ t.test('a product declares commands; a PUT without them leaves them', async (t) 
   t.same((await put(only.version, only)).commands, [report, reboot], 'a whole template may be sent back');
   const query = `accountId=${service.accountId}&default=true`;
   const { deviceTemplates } = await service.ok('GET', `/api/v1/devices/templates?${query}`);
-  t.match(deviceTemplates.results, [{ commands: [], commandsOnly: false }]);
+  t.match(deviceTemplates.results, [{ commands: { length: 0 }, commandsOnly: false }]);
 
   const organization = await service.organization();
   const { id } = present(units[0]);
@@ -205,7 +205,7 @@ t.test('a bulk command is refused for the devices whose product declares it othe
       [
         ['failed', [{ code: 106, column: 'payload/interval' }]],
         ['failed', [{ code: 106, column: 'payload/interval' }]],
-        ['done', []],
+        ['done', { length: 0 }],
         ['failed', [{ code: 106, column: 'name' }]],
       ],
       `dryRun: ${dryRun}`,

@@ -43,7 +43,7 @@ t.test('a registered certificate is the login of its device, until it is deleted
   const registered = await register(device.id, own);
   const asDevice = caller(t, own);
   const offer = () => asDevice('GET', '/firmware/offer');
-  t.match(await offer(), { status: 200, body: { files: [] } });
+  t.match(await offer(), { status: 200, body: { files: { length: 0 } } });
   t.match(await asDevice('POST', `/messaging/publish/${service.topic(device.id, 'data')}`, ',temperature,21.5,'), {
     status: 200,
     body: { success: true },

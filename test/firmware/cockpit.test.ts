@@ -109,7 +109,7 @@ t.test('a rollout says why devices fail, how fast it goes and when its next stag
   const first = await rolloutUntil(service, id, ({ counts }) => counts.pending === 10);
   const begun = Date.parse(String(first.stageBegun));
   t.match(await rollout(service, id), {
-    failures: [],
+    failures: { length: 0 },
     perMinute: 0,
     stageEndsAt: new Date(begun + 600_000).toISOString(),
   });
@@ -176,7 +176,7 @@ t.test('of many reasons to fail the twenty most frequent are told, and a retry t
   t.match(failures[0], { message: 'because of the battery', count: 2, newest: { deviceId: fleet[1]?.id } });
   t.equal(failures.length, 20);
   await post(service, `/${id}/retry`);
-  t.match(await rollout(service, id), { failures: [], counts: { failed: 0 } });
+  t.match(await rollout(service, id), { failures: { length: 0 }, counts: { failed: 0 } });
 });
 
 t.test('rollouts are listed newest first, unless the query asks for another order', async (t) => {
@@ -291,7 +291,7 @@ t.test('going back brings each device what it ran before, and names those that c
   const none = (await post(service, `/${forth.id}/revert`)).body.firmwareRollout;
   t.match(await rolloutUntil(service, none.id, ({ state }) => state === 'finished'), {
     reason: 'No device has matched the target.',
-    refused: [],
+    refused: { length: 0 },
   });
 });
 

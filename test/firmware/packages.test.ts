@@ -48,7 +48,7 @@ t.before(async () => {
 t.test('a package is a draft until it is published, and frozen from then on', async (t) => {
   const service = shared;
   const made = await draft(service, { description: 'first' });
-  t.match(made, { state: 'draft', files: [], description: 'first', firmwareVersion: '2.0.0' });
+  t.match(made, { state: 'draft', files: { length: 0 }, description: 'first', firmwareVersion: '2.0.0' });
   const path = `/api/v1/firmware/packages/${made.id}`;
   t.match(await service.http('POST', `${path}/publish`, etag(made.version)), { status: 400 }, 'without a file');
 

@@ -192,7 +192,7 @@ async function readyWith(status: number, of?: Service): Promise<Answer> {
 
 t.test('a service that works is live and ready, and both answers are short-lived', async (t) => {
   const ready = await asked('/health/ready');
-  t.match(ready, { status: 200, body: { ready: true, problems: [] } });
+  t.match(ready, { status: 200, body: { ready: true, problems: { length: 0 } } });
   t.match(await asked('/health/live'), { status: 200, body: { live: true } });
   t.equal(ready.headers.get('cache-control'), 'no-store');
 });
@@ -203,7 +203,7 @@ t.test('without room for messages it is not ready, and says why', async (t) => {
   t.same((await readyWith(503)).body, { ready: false, problems: [{ part: 'messages', reason }] });
   t.equal((await asked('/health/live')).status, 200, 'a restart would not help');
   freeOnDisk = enough;
-  t.match((await readyWith(200)).body, { problems: [] });
+  t.match((await readyWith(200)).body, { problems: { length: 0 } });
 });
 
 /** The lines that the log has got while `work` was done. */

@@ -129,11 +129,11 @@ t.test('searching the logs of all devices', async (t) => {
     ]);
     t.strictSame(await found(words, { sort: ['_score'], size: 1 }), ['again']);
     t.strictSame(await found([], { sort: 'sourceTimestamp', size: 2, from: 1 }), ['again', 'stuck']);
-    t.match(await hits({ size: 0 }), { total: 5, hits: [] });
+    t.match(await hits({ size: 0 }), { total: 5, hits: { length: 0 } });
     t.match(await hits({ query: { bool: { must: [{ match: { message: 'nothing' } }] } } }), {
       total: 0,
       max_score: null,
-      hits: [],
+      hits: { length: 0 },
     });
   });
 
@@ -252,7 +252,7 @@ t.test('existing clients search by sourceId, sort by more than time, and read wh
     serviceTimestamp: start,
     received: iso(0),
     code: 9,
-    incidents: [],
+    incidents: { length: 0 },
   });
   t.equal((await found([{ term: { sourceId: three.id } }]))[0]?.code, 'E1');
   const client = await service.connect({ deviceId: one.id, secret: await service.credential(one.id) });

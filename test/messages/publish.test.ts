@@ -366,11 +366,15 @@ t.test('a compressed payload is decoded, within the limit of what is decoded; ot
   await refused(send(data, 'gzip', bomb), 413, 106);
   await refused(send(data, 'gzip', Buffer.from(',x,1,')), 400, 106);
   await refused(send(data, 'gzip', gzipSync(Buffer.from(',x,1,')).subarray(0, 12)), 400, 106);
+  const naming = (message: RegExp) => ({
+    status: 415,
+    body: { error: { code: 106, details: [{ path: 'content-encoding', message }] } },
+  });
   for (const coding of ['zstd', 'gzip, br', 'nonsense'])
-    await refused(send(data, coding, Buffer.from(',x,1,')), 415, 106);
+    t.match(await send(data, coding, Buffer.from(',x,1,')), naming(/one of identity,.* gzip,.* br$/), coding);
   const json = { 'content-type': 'application/json', 'content-encoding': 'gzip' };
   const devices: string = '/api/v1/devices';
-  await refused(f.service.http('POST', devices, { body: gzipSync('{}'), headers: json }), 415, 106);
+  t.match(await f.service.http('POST', devices, { body: gzipSync('{}'), headers: json }), naming(/not supported here/));
   t.match(await send(data, 'identity', Buffer.from(',x,1,')), { status: 200 });
 });
 

@@ -180,7 +180,7 @@ t.test('what holds no points, or has no place, is refused with the reason and de
   await post(',t,7,', 'text/csv');
   await last;
   t.strictSame(heard, [topic()]);
-  t.match(await service.ok('GET', `/api/v1/devices/${device.id}/refusals`), { refusals: { results: [] } });
+  t.match(await service.ok('GET', `/api/v1/devices/${device.id}/refusals`), { refusals: { results: { length: 0 } } });
 });
 
 t.test('an end-user writes on devices in its reach, and in a batch', async (t) => {

@@ -169,7 +169,7 @@ t.test('what is out of reach looks like nothing; a channel that stores nothing i
   for (const channel of ['live', '_log', '_set/fields'])
     t.match(
       await service.ok('GET', mine.path(channel)),
-      { meta: { count: 0, pagingToken: null }, result: [] },
+      { meta: { count: 0, pagingToken: null }, result: { length: 0 } },
       channel,
     );
 });

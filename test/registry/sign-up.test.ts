@@ -156,7 +156,7 @@ t.test('a code that does not count looks like none, whatever else it is', async 
   for (const { status, body } of answers)
     t.match(
       [status, body],
-      [404, { error: { code: 100, message: 'The association code does not exist.', details: [] } }],
+      [404, { error: { code: 100, message: 'The association code does not exist.', details: { length: 0 } } }],
     );
   t.match(await lookUp('AAAA-AAAA-AAAA'), { status: 400, body: { error: { code: 106 } } }, 'mistyped');
   t.same(counts(), before);
