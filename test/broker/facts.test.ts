@@ -392,10 +392,8 @@ t.test('a refused PUBLISH is acknowledged, dropped and explained; the connection
     const explained = packets.find((packet) => packet.cmd === 'publish');
     t.match(explained, { topic: f.topic('_rejected'), retain: false });
     const body = JSON.parse((explained as { payload: Buffer }).payload.toString());
-    t.match(body, {
-      error: { code: messageId === 5 ? 21 : 100, message: String, details: [{ path: 'topic' }] },
-      topic,
-    });
+    const [code, details] = messageId === 5 ? [21, { length: 0 }] : [100, [{ path: 'topic' }]];
+    t.match(body, { error: { code, message: String, details }, topic });
     client.send({ cmd: 'puback', messageId: (explained as { messageId: number }).messageId });
   }
   client.send({ cmd: 'pingreq' });
