@@ -2,7 +2,14 @@
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { type Browser, type BrowserContext, type BrowserContextOptions, chromium, type Page } from 'playwright-core';
+import {
+  type Browser,
+  type BrowserContext,
+  type BrowserContextOptions,
+  chromium,
+  type Locator,
+  type Page,
+} from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.ts';
 import { patience } from '../support/until.ts';
@@ -109,6 +116,13 @@ export async function settled(page: Page): Promise<void> {
 export async function go(page: Page, place: string): Promise<void> {
   await page.evaluate(`history.pushState(null, '', '/console/${place}')`);
   await settled(page);
+}
+
+/** Undo of a notice. It stays while the pointer is on it, however long a test takes until it presses it. */
+export async function holdUndo(page: Page): Promise<Locator> {
+  const undo = page.getByRole('button', { name: 'Undo', exact: true });
+  await undo.hover();
+  return undo;
 }
 
 const windows = new WeakMap<Service, Promise<BrowserContext>>();

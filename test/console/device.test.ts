@@ -4,7 +4,7 @@ import { metric } from '../broker/metrics.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { openAs, openPage, signIn } from './browser.ts';
+import { holdUndo, openAs, openPage, signIn } from './browser.ts';
 import { domOf } from './dom.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -111,10 +111,11 @@ t.test('a refusal says what to do, and its button creates the channel that is mi
   const create = page.getByRole('button', { name: 'Create the channel climate', exact: true });
   await create.click();
   await page.getByText('All devices of Product of SN-REFUSED have the channel climate now.').waitFor();
+  const undo = await holdUndo(page);
   await create.waitFor({ state: 'detached' });
   await say(',temperature,21.5,', 'climate');
   await page.getByRole('region', { name: 'Latest values of climate' }).getByText('21.5').waitFor();
-  await page.getByRole('button', { name: 'Undo', exact: true }).click();
+  await undo.click();
   await create.waitFor();
 
   // What a channel could not store is shown too.

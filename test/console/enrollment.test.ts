@@ -8,7 +8,7 @@ import { makeAuthority, registerAuthority } from '../support/certificates.ts';
 import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { present, type Service, startService } from '../support/service.ts';
-import { openAs } from './browser.ts';
+import { holdUndo, openAs } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -87,9 +87,9 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   t.notOk((await page.getByRole('dialog').textContent())?.includes(next), 'the secret is not kept');
   await page.keyboard.press('Escape');
   await press(page, 'Delete');
+  const undo = await holdUndo(page);
   await page.getByText('There are no enrollment groups yet.').waitFor();
-  await press(page, 'Undo');
-  await page.goto('/console/enrollment');
+  await undo.click();
   await page.getByRole('link', { name: 'Pumps 2027', exact: true }).waitFor();
   t.strictSame([errors, foreign], [[], []]);
 });

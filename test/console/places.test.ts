@@ -5,7 +5,7 @@ import { newGroup } from '../enrollment/devices.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage, signIn } from './browser.ts';
+import { go, holdUndo, openAs, openPage, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -70,8 +70,9 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await press(page, 'Delete devices');
   await page.getByText('This concerns 2 devices.').waitFor();
   await inDialog(page, 'Delete devices');
+  const undo = await holdUndo(page);
   await page.getByRole('link', { name: 'CSV-1', exact: true }).waitFor({ state: 'detached' });
-  await press(page, 'Undo');
+  await undo.click();
   await page.getByRole('link', { name: 'CSV-1', exact: true }).waitFor();
   await page.getByRole('link', { name: 'CSV-3', exact: true }).click();
   await page.getByRole('heading', { name: 'CSV-3', level: 1 }).waitFor();
@@ -294,8 +295,9 @@ t.test('a person is invited by email, deleted, and restored by Undo', async (t) 
   await row.getByRole('button', { name: 'Actions of guest@example.com', exact: true }).click();
   await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   await inDialog(page, 'Delete');
+  const undo = await holdUndo(page);
   await row.waitFor({ state: 'detached' });
-  await press(page, 'Undo');
+  await undo.click();
   await row.waitFor();
   t.strictSame(errors, []);
 });
@@ -323,7 +325,7 @@ t.test('Undo stays while the pointer or the focus is on it, and can be reached a
   await undo.hover();
   await wait(60);
   await page.mouse.move(0, 0);
-  await wait(5);
+  await wait(2);
   t.equal(await undo.count(), 1);
   const lookAway = (isAway: boolean) =>
     page.evaluate(`Object.defineProperty(document, 'hidden', { value: ${isAway}, configurable: true });

@@ -16,7 +16,7 @@ import {
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { openAs, openPage, settled, signIn } from './browser.ts';
+import { holdUndo, openAs, openPage, settled, signIn } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -262,11 +262,12 @@ t.test('a rollout shows why devices fail, and goes back in one press; a device s
   await page.getByText('4 of 4').waitFor();
 
   await press(page, 'Go back');
+  const undo = await holdUndo(page);
   await page.getByRole('heading', { name: 'Back to', level: 1 }).waitFor();
   t.not(page.url().split('/').at(-1), id);
   const back = await rolloutUntil(service, page.url().split('/').at(-1) ?? '', ({ counts }) => counts.pending === 2);
   t.equal(back.target.revertOf, id);
-  await page.getByRole('button', { name: 'Undo', exact: true }).click();
+  await undo.click();
   await until(async () => (await rollout(service, back.id)).state === 'cancelled');
 
   await page.goto(`/console/devices/${one.id}/firmware`);
