@@ -85,6 +85,8 @@ export function Select({
   onText?: (text: string) => void;
 }) {
   const id = useId();
+  // Without `onText` it is what is chosen at first: a value of the whole would be set again each time that the page is drawn.
+  const begins = onText ? undefined : value;
   return (
     <div class="field">
       <label for={id}>{label}</label>
@@ -92,13 +94,13 @@ export function Select({
         id={id}
         name={name}
         required={required}
-        value={value}
+        value={onText && value}
         aria-busy={busy || undefined}
         aria-describedby={hint && `${id}-hint`}
         onChange={onText && ((event) => onText(event.currentTarget.value))}
       >
         {options.map(([value, label]) => (
-          <option key={value} value={value}>
+          <option key={value} value={value} selected={begins === undefined ? undefined : value === begins}>
             {label}
           </option>
         ))}

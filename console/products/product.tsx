@@ -24,7 +24,9 @@ export function Product({ id }: { id: string }) {
     [id],
   );
   if (!product) return <Waiting title={words.one} error={error} trash="products" />;
-  const save = async (changes: Changes<'deviceTemplate'>) => finish(await put(product, changes));
+  // Of its newest version: what was done on this page a moment ago may not have been read yet.
+  const save = async (changes: Changes<'deviceTemplate'>) =>
+    finish(await put(await readOne('deviceTemplate', id), changes));
   return (
     <Page
       title={product.name}

@@ -27,8 +27,9 @@ async function readOptions({ id, primary }: Product): Promise<[string, string][]
 }
 
 interface Setting {
-  product: Product;
   title: string;
+  /** What is set, by which the form begins anew: other changes of the product leave what is chosen here. */
+  now: unknown;
   save: (values: Values) => Promise<unknown>;
   children: ComponentChildren;
 }
@@ -38,11 +39,17 @@ interface Props {
   save: (changes: Changes<'deviceTemplate'>) => Promise<void>;
 }
 
-function Setting({ product, title, save, children }: Setting) {
+function Setting({ title, now, save, children }: Setting) {
   return (
     <section class="panel narrow">
       <h2>{title}</h2>
-      <Form key={product.version} {...{ save }} verb={texts.save} of={title} fixed={!can('update', 'deviceTemplate')}>
+      <Form
+        key={JSON.stringify(now)}
+        {...{ save }}
+        verb={texts.save}
+        of={title}
+        fixed={!can('update', 'deviceTemplate')}
+      >
         {children}
       </Form>
     </section>
@@ -53,7 +60,7 @@ function Setting({ product, title, save, children }: Setting) {
 export function Switch({ product, save, name }: Props & { name: 'skipSameVersion' | 'commandsOnly' }) {
   const { title, label, hint } = words.settings[name];
   return (
-    <Setting {...{ product, title }} save={(values) => save({ [name]: name in values })}>
+    <Setting title={title} now={product[name]} save={(values) => save({ [name]: name in values })}>
       <Check label={label} name={name} value="yes" checked={product[name]} hint={hint} />
     </Setting>
   );
@@ -68,7 +75,7 @@ export function PrimaryValue({ product, save }: Props) {
     return save({ primary: channel === undefined || category === undefined ? null : { channel, category } });
   };
   return (
-    <Setting product={product} title={words.matters} save={saveChosen}>
+    <Setting title={words.matters} now={primary} save={saveChosen}>
       <Select
         key={String(data === undefined)}
         label={words.matters}

@@ -266,6 +266,30 @@ t.test('where the browser has no locks, each tab that is looked at has a stream 
   await two.hears();
 });
 
+t.test('what somebody chooses stays chosen while the page reads its device again', async (t) => {
+  const { id: deviceTemplateId } = await service.template({ name: 'Product of choices' });
+  const field = { deviceTemplateId, name: 'indoor', fieldType: 'boolean' };
+  await service.create('/devices/custom-fields', 'deviceField', field);
+  const { device, secret } = await service.device({ serialNumber: 'SN-CHOSEN', deviceTemplateId });
+  const { id: organizationId } = await service.organization({ name: 'Chosen' });
+  const { page, errors } = await openPage(t, browser, service, {
+    storageState: await (await openAs(t, browser, service, 'account')).page.context().storageState(),
+  });
+  await page.clock.install();
+  await page.goto(`/console/devices/${device.id}/fields`);
+  await page.getByLabel('Organization').selectOption({ label: 'Chosen' });
+  await page.getByLabel('indoor').selectOption('Yes');
+  const read = async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device;
+  await service.connect({ deviceId: device.id, secret });
+  await until(async () => (await read()).connected);
+  await page.clock.runFor(10_000);
+  await page.getByText('Online', { exact: true }).waitFor();
+  await page.getByRole('button', { name: 'Save', exact: true }).click();
+  await page.getByText('Saved.').waitFor();
+  t.match(await read(), { organizationId, indoor: true });
+  t.strictSame(errors, []);
+});
+
 t.test('a device has the actions that people use at its head, seven tabs, and the way back', async (t) => {
   const [from, to] = [
     await service.organization({ name: 'Moved from' }),

@@ -108,9 +108,10 @@ t.test('a product declares commands, which become buttons and forms of its devic
     .getByRole('row', { name: /report/ })
     .getByText('interval, mode, loud, night, level')
     .waitFor();
+  // What is ticked outlives another change of the product.
+  await page.getByLabel('Refuse commands that are not in this list').check();
   await declare('reboot', 'Restart', '', true);
   await page.getByRole('row', { name: /reboot/ }).waitFor();
-  await page.getByLabel('Refuse commands that are not in this list').check();
   await page.getByRole('button', { name: 'Save Other commands', exact: true }).click();
   // What was declared before has said "Saved." too.
   const product = () => service.ok('GET', `/api/v1/devices/templates/${deviceTemplateId}`);
