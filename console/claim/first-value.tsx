@@ -74,16 +74,21 @@ function useValues(deviceId: string): readonly Shown[] {
       const { topics } = await readConnectivity(deviceId);
       const own = topics.filter(({ service }) => !service);
       if (isOver || own.length === 0) return;
+      const stored = own.filter(({ persistenceType }) => persistenceType === 'timeSeries');
+      const read = async () => {
+        for (const found of await Promise.all(stored.map(readStored))) if (!isOver) add(found);
+      };
       const source = listen(
         own.map(({ topic }) => topic),
         ({ topic, payload, time }) => {
           const from = own.find((one) => one.topic === topic);
           if (from) add(readMessage(from, payload, time));
         },
+        // What was said before the stream opened is read, too.
+        (isOpen) => isOpen && read().catch(() => {}),
       );
       close = () => source.close();
-      const stored = own.filter(({ persistenceType }) => persistenceType === 'timeSeries');
-      for (const found of await Promise.all(stored.map(readStored))) if (!isOver) add(found);
+      await read();
     };
     // Without it the page of the device still has them.
     begin().catch(() => {});

@@ -1,7 +1,7 @@
 /** My devices: what customers see of their devices and do with them, in a browser. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page, Route } from 'playwright-core';
 import type { Test } from 'tap';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
@@ -167,8 +167,14 @@ t.test('a card says the value that matters, and its device has no word of the AP
   await page.getByText('No value yet').waitFor();
   await looksRight(t, page, 'my');
   await card.getByRole('link').click();
+  const stream = new Promise<Route>((resolve) => page.route('**/api/v1/stream?*', resolve, { times: 1 }));
   await page.getByRole('heading', { name: home.serial, level: 1 }).waitFor();
-  await page.getByRole('region', { name: 'Latest values' }).getByText('40', { exact: true }).waitFor();
+  const values = page.getByRole('region', { name: 'Latest values' });
+  await values.getByText('40', { exact: true }).waitFor();
+  // What is stored has been read, and the stream is not open yet.
+  await publish(home, ',temperature,22.75,');
+  await (await stream).continue();
+  await values.getByText('22.75').waitFor();
   await looksRight(t, page, 'my-device');
   const said = String(await page.locator('main').textContent());
   t.notMatch(said, /topic|channel|refus|Show the call|CSV|secret|MQTT|associated|activated|slipway\//i);
