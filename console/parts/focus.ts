@@ -4,6 +4,9 @@ interface Focused {
   element: Element;
   name: string;
   around: readonly Element[];
+  dialog: Element | null;
+  /** What had the focus when the dialog was opened, and is given it back. */
+  opener: Focused | undefined;
 }
 let last: Focused | undefined;
 /** What had the focus when somebody left a place; a redirect is no step of theirs. */
@@ -15,6 +18,12 @@ const nameOf = (element: Element) =>
 function around(element: Element): Element[] {
   const parent = element.parentElement;
   return parent ? [parent, ...around(parent)] : [];
+}
+
+function focusedBy(element: Element): Focused {
+  const dialog = element.closest('dialog');
+  const opener = dialog && last?.dialog === dialog ? last.opener : last;
+  return { element, name: nameOf(element), around: around(element), dialog, opener: dialog ? opener : undefined };
 }
 
 const isNowhere = () => document.activeElement === null || document.activeElement === document.body;
@@ -32,7 +41,7 @@ export function keepFocus(): void {
     // A dialog that closes gives the focus back: nobody has moved it.
     if (target instanceof Element && relatedTarget instanceof Element && relatedTarget.closest('dialog'))
       leftWith = target;
-    last = target instanceof Element ? { element: target, name: nameOf(target), around: around(target) } : undefined;
+    last = target instanceof Element ? focusedBy(target) : undefined;
   });
   const observer = new MutationObserver((records) => look(records));
   const look = (records: readonly MutationRecord[]) => {
@@ -53,7 +62,12 @@ export function keepFocus(): void {
   observer.observe(document.body, { childList: true, subtree: true });
 }
 
-function regain({ element, name, around }: Focused): void {
+function regain({ element, name, around, dialog, opener }: Focused): void {
+  // The dialog has gone, and so has what it was opened from.
+  if (opener && !opener.element.isConnected && !dialog?.isConnected) {
+    regain(opener);
+    return;
+  }
   const near = around.find(({ isConnected }) => isConnected);
   const same = [...(near?.querySelectorAll<HTMLElement>(element.localName) ?? [])].find(
     (one) => name !== '' && nameOf(one) === name,
