@@ -12,7 +12,7 @@ import {
 } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.ts';
-import { patience } from '../support/until.ts';
+import { patience, until } from '../support/until.ts';
 
 const installed = ['/usr/bin/chromium', '/usr/bin/chromium-browser'].find((path) => existsSync(path));
 
@@ -111,6 +111,13 @@ export async function settled(page: Page): Promise<void> {
   for (const busy of [page.locator('[aria-busy=true]'), page.getByText('Loading …')])
     await busy.first().waitFor({ state: 'detached' });
 }
+
+/** Waits for the title of the document, which comes a frame after what it names. */
+export const titled = (page: Page, title: string | RegExp) =>
+  until(
+    () => page.title(),
+    (shown) => (typeof title === 'string' ? shown === title : title.test(shown)),
+  );
 
 /** Goes to a place of the page that is open, as a link of it does: nothing is loaded that the page has. */
 export async function go(page: Page, place: string): Promise<void> {

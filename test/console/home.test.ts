@@ -30,7 +30,7 @@ t.test('who signs in sees Home: devices online, what needs attention and its lis
     .getByRole('listitem')
     .filter({ has: page.getByRole('link', { name: 'Devices online', exact: true }) });
   await online.getByText('1', { exact: false }).first().waitFor();
-  t.match(await page.getByRole('region', { name: 'By product' }).textContent(), /Boiler1, 1 online/);
+  await page.getByRole('region', { name: 'By product' }).filter({ hasText: 'Boiler1, 1 online' }).waitFor();
   await page.getByRole('link', { name: 'SN-HOME', exact: true }).waitFor();
   await service.device({ serialNumber: 'SN-LATER', deviceTemplateId });
   await page.getByRole('link', { name: 'SN-LATER', exact: true }).waitFor();

@@ -297,6 +297,8 @@ t.test('organizations, products and packages show what is in them', async (t) =>
   t.match(await leaf.locator('.holds').textContent(), /2 devices.*1 online.*1 person/);
   await go(page, 'products');
   await page.getByRole('row', { name: /Counted product 2 1 2/ }).waitFor();
+  // Noted a moment after the connection, and the tree is read once.
+  await until(async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device.connected);
   await go(page, 'firmware');
   await page.getByRole('row', { name: /Counted package 7\.1 Draft 1/ }).waitFor();
   t.strictSame(errors, []);

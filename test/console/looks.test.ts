@@ -2,7 +2,7 @@
 import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
-import { go, openAs, openPage } from './browser.ts';
+import { go, openAs, openPage, titled } from './browser.ts';
 import { fill } from './fill.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -169,7 +169,7 @@ t.test('a name that is written from right to left does not turn what stands besi
   await page.getByRole('button', { name: 'More', exact: true }).click();
   await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a dialog');
-  t.match(await page.title(), /^\u2068\u202e.*\u2069 · My company · Slipway$/);
+  await titled(page, /^\u2068\u202e.*\u2069 · My company · Slipway$/);
   await page.getByRole('dialog').getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByText(/was moved to the trash/).waitFor();
   t.strictSame(await page.evaluate(turnedTexts), [], 'a notice');

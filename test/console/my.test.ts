@@ -7,7 +7,7 @@ import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { openPage, settled, signIn } from './browser.ts';
+import { openPage, settled, signIn, titled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -140,7 +140,7 @@ t.test('a customer signs in, and is at its own devices, under the name and logo 
   await page.getByRole('heading', { name: 'My devices', level: 1 }).waitFor();
   t.equal(new URL(page.url()).pathname, '/console/my');
   await page.getByRole('link', { name: serial }).waitFor();
-  t.equal(await page.title(), 'My devices · Hearth');
+  await titled(page, 'My devices · Hearth');
   await page.locator('header').getByText('Hearth', { exact: true }).waitFor();
   await logoIn(page, 'header');
   await press(page, 'Sign out');

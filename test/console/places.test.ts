@@ -5,7 +5,7 @@ import { newGroup } from '../enrollment/devices.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, holdUndo, openAs, openPage, signIn } from './browser.ts';
+import { go, holdUndo, openAs, openPage, signIn, titled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -169,7 +169,7 @@ t.test('the title of the document names what is shown, and the account', async (
   ] as const) {
     await go(page, place);
     await page.getByRole('heading', { name: title.split(/[,·]/)[0]?.trim() ?? '', level: 1 }).waitFor();
-    t.equal(await page.title(), title);
+    await titled(page, title);
   }
 });
 

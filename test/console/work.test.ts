@@ -228,6 +228,8 @@ t.test(
     t.equal((await rollout(service, id)).state, 'running', 'it asks first');
     await press(page, 'Cancel');
     await dialog.getByRole('button', { name: 'Cancel the rollout', exact: true }).click();
+    // The page may read that it is cancelled while its devices still end.
+    await dialog.waitFor({ state: 'detached' });
     await page.locator('main .panel').getByText('Cancelled', { exact: true }).first().waitFor();
     t.match(await rollout(service, id), { state: 'cancelled', counts: { succeeded: 1, cancelled: 1 } });
     await stat('Speed').waitFor({ state: 'detached' });

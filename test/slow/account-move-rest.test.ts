@@ -1,5 +1,6 @@
 /** While an account is paused for its move, nothing of it works by itself in either cell; it goes on where the account is then. */
 import { join } from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
 import t from 'tap';
 import { MessagesOut } from '../../cells/moves/live/messages-out.ts';
 import { firstPage, hashOf, RegistryPages } from '../../cells/moves/live/pages.ts';
@@ -121,10 +122,10 @@ t.test('Commands, rollouts and jobs rest in both cells, and go on in the second 
   t.test('a device that went away meanwhile is not connected, and its log and its will say so', async (t) => {
     const { device } = await account.ok('GET', `/api/v1/devices/${deviceId}`);
     t.equal(device.connected, false);
-    t.strictSame(await lifecycle(account, deviceId), ['connected', 'disconnected']);
+    await lifecycleIs(account, deviceId, ['connected', 'disconnected']);
     const path = `/api/v1/devices/${staying.deviceId}` as const;
     await until(async () => (await account.ok('GET', path)).device.connected === true);
-    t.strictSame(await lifecycle(account, staying.deviceId), ['connected', 'disconnected', 'connected']);
+    await lifecycleIs(account, staying.deviceId, ['connected', 'disconnected', 'connected']);
     const reader = await account.connect({ jwt: account.admin });
     await reader.subscribeAsync(will.topic);
     const told = nextMessage(reader);
@@ -152,10 +153,16 @@ async function streamUntil(service: Service, { device }: { device: Device }, wan
   return text;
 }
 
-/** Connects and disconnects of a device, as its log has them. */
-async function lifecycle(service: Service, deviceId: string): Promise<string[]> {
-  const { logs } = await service.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`);
-  return logs.results.map(({ message }) => message).reverse();
+/** Connects and disconnects of a device, as its log has them, the last one first. */
+const lifecycleOf = async (service: Service, deviceId: string) =>
+  (await service.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`)).logs.results;
+
+/** Waits until they are these: the log is another file than the one that says whether it is connected. */
+async function lifecycleIs(service: Service, deviceId: string, wanted: string[]): Promise<void> {
+  await until(
+    async () => (await lifecycleOf(service, deviceId)).map(({ message }) => message).reverse(),
+    (said) => isDeepStrictEqual(said, wanted),
+  );
 }
 
 t.test('When the first cell keeps the account, all goes on there', withHaproxy, async (t) => {
@@ -183,8 +190,11 @@ t.test('When the first cell keeps the account, all goes on there', withHaproxy, 
   t.match(await undo(), { in: 'c01', undone: true });
   t.equal((await account.ok('GET', path)).command.state, 'queued', 'it waits for the next connection');
   await until(async () => !(await account.ok('GET', `/api/v1/devices/${deviceId}`)).device.connected);
-  const { logs } = await account.ok('GET', `/api/v1/devices/${deviceId}/logs?severity=lifecycle`);
-  t.match(logs.results[0], { message: 'disconnected', sourceTimestamp: new Date(left).toISOString() });
+  const [last] = await until(
+    () => lifecycleOf(account, deviceId),
+    ([last]) => last?.message === 'disconnected',
+  );
+  t.equal(last?.sourceTimestamp, new Date(left).toISOString());
   time.now += 60_000;
   await happened(account, own);
 
