@@ -13,7 +13,11 @@ let service: Service;
 let browser: Browser;
 let deviceTemplateId: string;
 const minute = 60_000;
-const now = Date.now();
+/** Of each test: those before may take minutes. */
+let now: number;
+t.beforeEach(() => {
+  now = Date.now();
+});
 
 t.before(async () => {
   service = await startService(t);

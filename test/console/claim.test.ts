@@ -43,8 +43,9 @@ async function publish({ device, secret }: Awaited<ReturnType<typeof labelled>>,
 }
 const place = async (id: string) => (await service.ok('GET', `/api/v1/devices/${id}`)).device.organizationId;
 
-/** Nothing serious for axe-core in either scheme, and no wider than the window. */
-async function looksRight(t: Test, page: Page, name: string): Promise<void> {
+/** Nothing serious for axe-core in either scheme, and no wider than the window. Returns how many milliseconds the look took. */
+async function looksRight(t: Test, page: Page, name: string): Promise<number> {
+  const from = performance.now();
   await page.evaluate(axe);
   for (const colorScheme of ['dark', 'light'] as const) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
@@ -59,6 +60,7 @@ async function looksRight(t: Test, page: Page, name: string): Promise<void> {
   }
   const more = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
   t.ok(Number(more) <= 0, `${name} is ${more} pixels too wide`);
+  return performance.now() - from;
 }
 
 const logo = `data:image/svg+xml;base64,${Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 24 24"><path fill="#0a7d55" d="M12 2l10 9h-3v11h-5v-7h-4v7H5V11H2z"/></svg>').toString('base64')}`;
@@ -67,7 +69,7 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   await service.ok('PUT', '/api/v1/account/branding', { body: { name: 'Hearth', color: '#0a7d55', logo } });
   const unit = await labelled();
   const { page, errors, foreign } = await openPage(t, browser, service, { ...phone, bypassCSP: true });
-  const since = Date.now();
+  let since = performance.now();
   await page.goto(unit.link);
   await page.getByText(unit.device.serialNumber).waitFor();
   await page.getByText('Thermometer').waitFor();
@@ -81,12 +83,13 @@ t.test('on a phone: from the label by a new login to the first value', async (t)
   await page.getByRole('button', { name: 'Create login and claim', exact: true }).click();
   await page.getByText('This device is yours now.').waitFor();
   await page.getByText('Waiting for its first value').waitFor();
-  await looksRight(t, page, 'claim-waiting');
+  since += await looksRight(t, page, 'claim-waiting');
   await publish(unit, ',temperature,21.5,');
   const values = page.getByRole('region', { name: 'Latest values' });
   await values.getByText('21.5').waitFor();
   t.match(await values.textContent(), /^Air21\.5 °C/, 'as the product says');
-  t.ok(Date.now() - since < 60_000, `${Date.now() - since} ms`);
+  const time = performance.now() - since;
+  t.ok(time < 60_000, `${time} ms, without the looks of this test`);
   await looksRight(t, page, 'claim-value');
   // Of each category the newest is shown, once: none of another year, and none of before.
   const at = (days: number) => new Date(Date.now() + days * 86_400_000).toISOString();

@@ -2,6 +2,7 @@ import mqtt from 'mqtt';
 import type { Browser } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { patience } from '../support/until.ts';
 import { openAs, openPage, signIn } from './browser.ts';
 import { makeDevices, makeOrganizations } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -182,7 +183,7 @@ t.test('1,200 selected by filter are moved by a job, after a dry run that says h
   await page.getByRole('button', { name: 'Count first', exact: true }).click();
   await page.getByText('This concerns 1,200 devices.').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Move to …', exact: true }).click();
-  await page.getByText('1,200 done, 0 failed.').waitFor({ timeout: 60_000 });
+  await page.getByText('1,200 done, 0 failed.').waitFor({ timeout: 3000 * patience });
   const { devices } = await service.ok('GET', `/api/v1/devices?${query}&organizationId=${target.id}&results=false`);
   t.equal(devices.meta.count, 1200);
 

@@ -209,6 +209,7 @@ t.test(
     await page.getByLabel('Search').press('ControlOrMeta+A');
     await page.keyboard.press('ControlOrMeta+V');
     t.equal(await page.getByLabel('Search').inputValue(), device.id);
+    await page.getByText('No device matches these filters.').waitFor();
 
     await page.getByLabel('Search').fill('PLAIN-');
     await page.evaluate('document.execCommand = () => false');
@@ -247,17 +248,21 @@ t.test('what cannot be read any more says since when, and why, and is tried agai
   await service.device({ serialNumber: 'STALE-1' });
   const { page, errors } = await openAs(t, browser, service, 'devices?q=STALE-');
   await rowOf(page, 'STALE-1').waitFor();
-  await page.route('**/api/v1/devices?*', (route) =>
-    route.fulfill({ status: 500, json: { error: { code: -199, message: 'The disk is gone.' } } }),
+  // Until the button is pressed: what the list reads by itself could take it away before.
+  await page.evaluate("addEventListener('click', () => { globalThis.isPressed = true; }, true)");
+  await page.route('**/api/v1/devices?*', async (route) =>
+    (await page.evaluate('globalThis.isPressed'))
+      ? route.continue()
+      : route.fulfill({ status: 500, json: { error: { code: -199, message: 'The disk is gone.' } } }),
   );
-  const told = page.getByRole('status').filter({ hasText: /Not read since \d\d:\d\d\. The disk is gone\./ });
+  const told = page.getByRole('status').filter({ hasText: /Not read since .*\d\. The disk is gone\./ });
   await told.waitFor();
   t.equal(await rowOf(page, 'STALE-1').count(), 1);
   await service.device({ serialNumber: 'STALE-2' });
-  await page.unrouteAll();
   await told.getByRole('button', { name: 'Try again', exact: true }).click();
   await rowOf(page, 'STALE-2').waitFor();
   await told.waitFor({ state: 'detached' });
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
   t.strictSame(errors, []);
 });
 
@@ -276,7 +281,7 @@ t.test('who may not read any more what is shown is told so, on lists and on the 
     body: { rights: { role: ['read'] } },
     headers: { etag: made.version },
   });
-  for (const one of [page, other]) await one.getByText(/^Not read since \d\d:\d\d\. /).waitFor();
+  for (const one of [page, other]) await one.getByText(/^Not read since /).waitFor();
 });
 
 t.test('organizations, products and packages show what is in them', async (t) => {
@@ -292,13 +297,13 @@ t.test('organizations, products and packages show what is in them', async (t) =>
     firmwareVersion: '7.1',
   });
   await service.connect({ deviceId: device.id, secret });
+  // Noted a moment after the connection, and the tree is read once.
+  await until(async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device.connected);
   const { page, errors } = await openAs(t, browser, service, 'organizations');
   const leaf = page.locator('.leaf').filter({ hasText: 'Counted' });
   t.match(await leaf.locator('.holds').textContent(), /2 devices.*1 online.*1 person/);
   await go(page, 'products');
   await page.getByRole('row', { name: /Counted product 2 1 2/ }).waitFor();
-  // Noted a moment after the connection, and the tree is read once.
-  await until(async () => (await service.ok('GET', `/api/v1/devices/${device.id}`)).device.connected);
   await go(page, 'firmware');
   await page.getByRole('row', { name: /Counted package 7\.1 Draft 1/ }).waitFor();
   t.strictSame(errors, []);

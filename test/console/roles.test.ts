@@ -50,10 +50,11 @@ async function buttonsOf(page: Page): Promise<Set<string>> {
   const found = new Set<string>();
   for (const place of [...places, ...parts.map((part) => `devices/${device.id}${part}`)]) {
     await go(page, place);
-    for (const button of await page.locator('main button:visible').all()) {
-      const name = (await button.getAttribute('aria-label')) ?? (await button.textContent()) ?? '';
-      if (await button.isEnabled()) found.add(name.trim());
-    }
+    // In one look: the page may be drawn anew while it is read.
+    const names: string[] = await page.evaluate(`[...document.querySelectorAll('main button')]
+      .filter((one) => one.checkVisibility({ visibilityProperty: true }) && !one.matches(':disabled, [aria-disabled=true]'))
+      .map((one) => (one.ariaLabel ?? one.textContent).trim())`);
+    for (const name of names) found.add(name);
   }
   return found;
 }

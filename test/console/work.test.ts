@@ -347,7 +347,7 @@ t.test('a station is made, and what the page shows of it once is a login', async
   // As in a factory whose pages have no TLS.
   await page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined })");
   await page.getByRole('region', { name: 'Token' }).getByRole('button', { name: 'Copy' }).click();
-  await press(page, 'Copied');
+  await page.getByRole('button', { name: 'Copied', exact: true }).waitFor();
   await press(page, 'New station');
   await dialog.getByLabel('Name').press('Control+V');
   t.match(await dialog.getByLabel('Name').inputValue(), appToken, 'it can be copied without the clipboard of scripts');
