@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
-import { Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { Button, Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
@@ -73,9 +73,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
         <ErrorNote error={problem} />
         {shown.logo !== null && (
           <p>
-            <button type="button" class="link" onClick={() => setShown({ ...shown, logo: null })}>
-              {words.noLogo}
-            </button>
+            <Button label={words.noLogo} class="link" onClick={() => setShown({ ...shown, logo: null })} />
           </p>
         )}
       </Form>

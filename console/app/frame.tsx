@@ -4,6 +4,7 @@ import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { Boundary } from '../parts/boundary.tsx';
+import { Button } from '../parts/form.tsx';
 import { Loading } from '../parts/shown.tsx';
 import { texts } from '../words.ts';
 import { online } from './api.ts';
@@ -49,14 +50,12 @@ function Ending() {
   return (
     <div class="offline" role="status">
       {texts.ending(Math.max(1, Math.ceil(left / 60_000)))}{' '}
-      <button
-        type="button"
+      <Button
+        label={texts.signInAgain}
         onClick={() => {
           lapse.value = 'ending';
         }}
-      >
-        {texts.signInAgain}
-      </button>
+      />
     </div>
   );
 }

@@ -1,6 +1,6 @@
 /** What is shown while the service does not answer: it is said and tried again, and nothing is thrown away. */
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
-import { ErrorNote } from '../parts/form.tsx';
+import { Button, ErrorNote } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { Loading } from '../parts/shown.tsx';
 import { texts } from '../words.ts';
@@ -23,9 +23,7 @@ export function Starting() {
           <Icon name="slipway" /> Slipway
         </h1>
         <ErrorNote error={error} />
-        <button type="button" class="primary" onClick={start}>
-          {texts.tryAgain}
-        </button>
+        <Button label={texts.tryAgain} class="primary" onClick={start} />
       </div>
     </main>
   );

@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
+import { Button } from '../parts/form.tsx';
 import { Icon, type IconName } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Page } from '../parts/page.tsx';
@@ -80,9 +81,7 @@ export function Shell() {
             <br />
             {me.value?.accountName}
             <br />
-            <button type="button" onClick={() => leave(signOut)}>
-              {texts.signOut}
-            </button>
+            <Button label={texts.signOut} onClick={() => leave(signOut)} />
           </div>
         </div>
         <Main>

@@ -2,7 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { begin, can, me, signOut, state } from '../app/session.ts';
-import { ActionButton, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
+import { ActionButton, Button, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -71,9 +71,7 @@ export function Claim({ account, code, onAccount }: Props) {
       )}
       {!claimed && (
         <p class="gap">
-          <button type="button" class="link" onClick={again}>
-            {words.otherCode}
-          </button>
+          <Button label={words.otherCode} class="link" onClick={again} />
         </p>
       )}
     </>
@@ -101,11 +99,7 @@ function TypeCode({ code, find }: { code: string; find: (label: Label) => Promis
   return (
     <>
       {error !== undefined && <ErrorNote error={error} />}
-      {canScan() && (
-        <button type="button" class="wide" onClick={() => setScanning(true)}>
-          {words.scan}
-        </button>
-      )}
+      {canScan() && <Button label={words.scan} class="wide" onClick={() => setScanning(true)} />}
       <Form light save={async ({ code = '' }) => find(readLabel(code))} verb={words.next}>
         <Field
           label={words.code}
@@ -178,9 +172,7 @@ function Enter({ account, found, onClaimed }: { account: string; found: Found; o
 function Switch({ label, to }: { label: string; to: () => void }) {
   return (
     <p>
-      <button type="button" class="link" onClick={to}>
-        {label}
-      </button>
+      <Button label={label} class="link" onClick={to} />
     </p>
   );
 }
@@ -227,9 +219,7 @@ function Confirm({ account, found, onClaimed }: { account: string; found: Found;
       </Form>
       <p class="small soft">
         {words.signedInAs(me.value?.emailAddress ?? '')}{' '}
-        <button type="button" class="link" onClick={() => signOut()}>
-          {words.notYou}
-        </button>
+        <Button label={words.notYou} class="link" onClick={() => signOut()} />
       </p>
     </>
   );
@@ -251,9 +241,7 @@ function OtherLogin({ says }: { says: string }) {
   return (
     <>
       <p class="note warn">{says}</p>
-      <button type="button" onClick={() => signOut()}>
-        {texts.signOut}
-      </button>
+      <Button label={texts.signOut} onClick={() => signOut()} />
     </>
   );
 }

@@ -3,6 +3,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
 import { Ago } from '../parts/ago.tsx';
+import { Button } from '../parts/form.tsx';
 import { listen } from '../parts/live.ts';
 import { number } from '../parts/reading.ts';
 import { texts } from '../words.ts';
@@ -132,9 +133,7 @@ export function FirstValue({ deviceId, again }: { deviceId: string; again: () =>
     <>
       <LatestValues deviceId={deviceId} most={maxShown} none={words.waiting} />
       <div class="row end">
-        <button type="button" onClick={again}>
-          {words.another}
-        </button>
+        <Button label={words.another} onClick={again} />
         <a class="button primary" href={`/console/my/${deviceId}`}>
           {words.open}
         </a>

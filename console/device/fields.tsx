@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
-import { Field, Form, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
@@ -145,9 +145,7 @@ function Conflict({
         </tbody>
       </table>
       <Form save={save} verb={words.saveMine}>
-        <button type="button" onClick={onTheirs}>
-          {words.takeTheirs}
-        </button>
+        <Button label={words.takeTheirs} onClick={onTheirs} />
       </Form>
     </Dialog>
   );

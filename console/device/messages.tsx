@@ -1,6 +1,7 @@
 /** Messages as a table of what they say: a row for each value, and the message itself behind it. */
 import { Fragment } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
+import { Button } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import type { Message, MessageProperties } from '../parts/live.ts';
 import { texts } from '../texts.ts';
@@ -78,15 +79,13 @@ function Rows({
           <tr key={`${at}${category}`} class={at > 0 ? 'more' : undefined}>
             <td class="tick">
               {at === 0 && (
-                <button
-                  type="button"
+                <Button
+                  label={<Icon name="right" />}
                   class="plain unfold"
                   aria-expanded={isOpen}
                   aria-label={words.rawOf(channel, clock.format(Date.parse(time)))}
                   onClick={onToggle}
-                >
-                  <Icon name="right" />
-                </button>
+                />
               )}
             </td>
             <td>

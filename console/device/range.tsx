@@ -1,5 +1,5 @@
 /** The span of time that charts show, set by buttons or typed: dragging over a chart is not needed. */
-import { Field, Form, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, type Values } from '../parts/form.tsx';
 import { moved, type Span, zoomed } from '../parts/span.ts';
 import { texts } from '../texts.ts';
 
@@ -37,17 +37,9 @@ export function Range({
     <div class="range">
       <div class="row small soft">
         {changes.map(([label, to]) => (
-          <button key={label} type="button" disabled={!isKnown} onClick={() => onSpan(to(span))}>
-            {label}
-          </button>
+          <Button label={label} key={label} idle={!isKnown} onClick={() => onSpan(to(span))} />
         ))}
-        {onWhole ? (
-          <button type="button" onClick={onWhole}>
-            {words.whole}
-          </button>
-        ) : (
-          <span>{words.zoomHint}</span>
-        )}
+        {onWhole ? <Button label={words.whole} onClick={onWhole} /> : <span>{words.zoomHint}</span>}
       </div>
       <details>
         <summary>{words.typed}</summary>

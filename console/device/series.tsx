@@ -4,7 +4,7 @@ import { useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { browserStore } from '../app/stores.ts';
 import { Chart } from '../parts/chart.tsx';
-import { ErrorNote, Select } from '../parts/form.tsx';
+import { Button, ErrorNote, Select } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
@@ -180,14 +180,12 @@ export function Series({ device }: { device: DeviceRow }) {
             <li key={id}>
               <Swatch line={at} /> <bdi>{names[at]}</bdi>
               {at > 0 && (
-                <button
-                  type="button"
+                <Button
+                  label={<Icon name="close" />}
                   class="plain"
                   aria-label={texts.charts.remove(names[at] ?? '')}
                   onClick={() => set({ with: others.filter((one) => one !== id).join() })}
-                >
-                  <Icon name="close" />
-                </button>
+                />
               )}
             </li>
           ))}

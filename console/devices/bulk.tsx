@@ -6,7 +6,7 @@ import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/command-fields.tsx';
 import { Dialog } from '../parts/dialog.tsx';
-import { Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
+import { Button, Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
@@ -58,15 +58,14 @@ export function Bulk({
     <div class="row note">
       <span>{isChosen ? words.selected(selected.size) : words.matching(count)}</span>
       {actions.filter(mayRun).map((one) => (
-        <button type="button" key={one} class={one === 'delete' ? 'danger' : undefined} onClick={() => setAction(one)}>
-          {words.verbs[one]}
-        </button>
+        <Button
+          label={words.verbs[one]}
+          key={one}
+          class={one === 'delete' ? 'danger' : undefined}
+          onClick={() => setAction(one)}
+        />
       ))}
-      {can('create', 'firmwareRollout') && (
-        <button type="button" onClick={() => setRolling(true)}>
-          {words.rollout}
-        </button>
-      )}
+      {can('create', 'firmwareRollout') && <Button label={words.rollout} onClick={() => setRolling(true)} />}
       {rolling && (
         <Suspense fallback={null}>
           <NewRollout

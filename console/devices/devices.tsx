@@ -8,7 +8,7 @@ import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { copy } from '../parts/copy.tsx';
 import { Dialog } from '../parts/dialog.tsx';
-import { Field, Form, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLiveRows } from '../parts/lists/live-rows.ts';
 import { Pager, type Sort, Table } from '../parts/lists/table.tsx';
@@ -70,9 +70,7 @@ export function Devices() {
       actions={
         can('create', 'device') && (
           <>
-            <button type="button" onClick={() => setOpen('import')}>
-              {words.import}
-            </button>
+            <Button label={words.import} onClick={() => setOpen('import')} />
             <button type="button" class="primary" onClick={() => setOpen('new')}>
               <Icon name="more" /> {words.new}
             </button>

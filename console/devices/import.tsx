@@ -5,7 +5,7 @@ import { api, rawBody, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
 import { browserStore } from '../app/stores.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Check, Form, TextArea, type Values } from '../parts/form.tsx';
+import { Button, Check, Form, TextArea, type Values } from '../parts/form.tsx';
 import { type Column, Pager, Table } from '../parts/lists/table.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Picker } from '../parts/picker.tsx';
@@ -258,12 +258,10 @@ function Make({
     <>
       <p class="note">{words.would(sumOf(parts, 'done'), sumOf(parts, 'skipped'), sumOf(parts, 'failed'))}</p>
       <div class="row outcomes">
-        <button type="button" class="plain" onClick={onBack}>
-          {words.back}
-        </button>
+        <Button label={words.back} class="plain" onClick={onBack} />
         {states.map((one) => (
-          <button
-            type="button"
+          <Button
+            label={words.shows[one](sumOf(parts, one))}
             key={one}
             aria-pressed={state === one}
             class={state === one ? 'primary' : undefined}
@@ -271,9 +269,7 @@ function Make({
               setState(one);
               setPage(1);
             }}
-          >
-            {words.shows[one](sumOf(parts, one))}
-          </button>
+          />
         ))}
       </div>
       <Table label={words.title} rows={data} columns={triedColumns} error={error} empty={words.noRows} />

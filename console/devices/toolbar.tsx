@@ -1,7 +1,7 @@
 /** The toolbar of the table of devices. */
 import { useState } from 'preact/hooks';
 import { can } from '../app/session.ts';
-import { Select } from '../parts/form.tsx';
+import { Button, Select } from '../parts/form.tsx';
 import { SearchField } from '../parts/lists/search-field.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { texts } from '../texts.ts';
@@ -35,9 +35,7 @@ export function Toolbar({
         value={search.get('q') ?? ''}
         onText={(q) => set({ q })}
       />
-      <button type="button" class="fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)}>
-        {words.filters(count)}
-      </button>
+      <Button label={words.filters(count)} class="fold" aria-expanded={isOpen} onClick={() => setOpen(!isOpen)} />
       <Picker
         kind="organization"
         label={words.withBelow}
@@ -76,12 +74,8 @@ export function Toolbar({
         onText={(size) => set({ size })}
         options={sizes.map((size) => [size, size] as const)}
       />
-      <button type="button" onClick={onColumns}>
-        {words.columns}
-      </button>
-      <button type="button" onClick={onExport}>
-        {words.export}
-      </button>
+      <Button label={words.columns} onClick={onColumns} />
+      <Button label={words.export} onClick={onExport} />
     </search>
   );
 }

@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { make } from '../app/entities.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import { type Chosen, Fields } from '../parts/fields.tsx';
-import { Form, type Values } from '../parts/form.tsx';
+import { Button, Form, type Values } from '../parts/form.tsx';
 import { texts } from '../texts.ts';
 import { changesOf, limitFields, type Proof, placeFields, usual, withIssuer } from './group-fields.tsx';
 import { SecretsDialog } from './secrets.tsx';
@@ -56,11 +56,7 @@ export function NewGroup({ onDone, onClose }: { onDone: (id: string) => void; on
         onCancel={onClose}
       >
         <Fields of={fields} values={values} />
-        {step > 0 && (
-          <button type="button" class="link" onClick={() => setStep(step - 1)}>
-            {words.back}
-          </button>
-        )}
+        {step > 0 && <Button label={words.back} class="link" onClick={() => setStep(step - 1)} />}
       </Form>
     </Dialog>
   );

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { accountId, can } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
-import { ErrorNote } from '../parts/form.tsx';
+import { Button, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Loading, Online } from '../parts/shown.tsx';
 import { numbers } from '../parts/times.ts';
@@ -61,9 +61,7 @@ export function Devices({ brand }: { brand: string }) {
       )}
       {asked === '' && data && data.count > data.results.length && (
         <p class="gap">
-          <button type="button" onClick={() => setShown(shown + more)}>
-            {words.more}
-          </button>
+          <Button label={words.more} onClick={() => setShown(shown + more)} />
         </p>
       )}
     </MyPage>

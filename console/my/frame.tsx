@@ -4,6 +4,7 @@ import { Above, Main } from '../app/frame.tsx';
 import { place } from '../app/place.ts';
 import { accountId, can, me, signOut } from '../app/session.ts';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
+import { Button } from '../parts/form.tsx';
 import { leave } from '../parts/unsaved.ts';
 import { texts } from '../words.ts';
 import { Devices } from './devices.tsx';
@@ -34,9 +35,7 @@ export function Frame() {
           </nav>
           <p class="who row small soft">
             <span>{me.value?.emailAddress}</span>
-            <button type="button" onClick={() => leave(signOut)}>
-              {texts.signOut}
-            </button>
+            <Button label={texts.signOut} onClick={() => leave(signOut)} />
           </p>
         </header>
         <Main>

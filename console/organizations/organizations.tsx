@@ -55,9 +55,11 @@ export function Organizations() {
       {data && data.more > 0 && (
         <p class="pager">
           <span>{words.notShown(data.more)}</span>
-          <Button idle={loading} onClick={() => setShown(String(wanted + step))}>
-            {loading ? texts.working : words.showMore(Math.min(step, data.more))}
-          </Button>
+          <Button
+            label={loading ? texts.working : words.showMore(Math.min(step, data.more))}
+            idle={loading}
+            onClick={() => setShown(String(wanted + step))}
+          />
         </p>
       )}
       {dialog}

@@ -2,6 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useEffect, useErrorBoundary, useState } from 'preact/hooks';
 import { texts } from '../words.ts';
+import { Button } from './form.tsx';
 
 /** Another `of`, such as the place of the page, gets another try. */
 export function Boundary({ of, children }: { of?: string; children: ComponentChildren }) {
@@ -13,9 +14,7 @@ export function Boundary({ of, children }: { of?: string; children: ComponentChi
   return (
     <div class="note bad" role="alert">
       <p>{error instanceof FileError ? texts.fileMissing : texts.broken(String((error as Error).message))}</p>
-      <button type="button" onClick={() => location.reload()}>
-        {texts.loadAgain}
-      </button>
+      <Button label={texts.loadAgain} onClick={() => location.reload()} />
     </div>
   );
 }

@@ -6,6 +6,7 @@ import { Boundary, useFile } from './boundary.tsx';
 import { csvOf, type Line, type Plotted, type Pointer, plot, pointedAt, shownAt } from './chart-lines.ts';
 import { download, downloadCsv } from './download.ts';
 import { followFingers } from './fingers.ts';
+import { Button } from './form.tsx';
 import { colourOf, optionsOf, type Shown } from './plot.ts';
 import { moved, type Span, zoomed } from './span.ts';
 import { dashes, Swatch } from './swatch.tsx';
@@ -95,22 +96,18 @@ function Drawn({ title, unit, lines, isState, from, to, asked, bucket, onZoom }:
           {title} {unit && <span class="soft">{unit}</span>}
         </h3>
         <span class="row">
-          <button
-            type="button"
+          <Button
+            label="PNG"
             class="plain"
             aria-label={words.pngOf(title)}
             onClick={() => chart.current && savePicture(chart.current.ctx.canvas, `${title} ${unit}`, lines, files)}
-          >
-            PNG
-          </button>
-          <button
-            type="button"
+          />
+          <Button
+            label="CSV"
             class="plain"
             aria-label={words.csvOf(title)}
             onClick={() => downloadCsv(title, csvOf(title, lines))}
-          >
-            CSV
-          </button>
+          />
         </span>
       </div>
       <Readout {...{ plotted, lines, unit, isState, pointer }} />

@@ -2,7 +2,7 @@
 import type { ComponentChildren, RefObject } from 'preact';
 import { useId, useLayoutEffect, useRef } from 'preact/hooks';
 import { texts } from '../words.ts';
-import { Field, Form, type Values } from './form.tsx';
+import { Button, Field, Form, type Values } from './form.tsx';
 import { standIn } from './toast.tsx';
 import { leave, question } from './unsaved.ts';
 
@@ -122,19 +122,15 @@ export function Question() {
     <Dialog title={texts.unsaved.title} onClose={stay}>
       <p>{texts.unsaved.says}</p>
       <div class="row end">
-        <button type="button" class="primary" onClick={stay}>
-          {texts.unsaved.stay}
-        </button>
-        <button
-          type="button"
+        <Button label={texts.unsaved.stay} class="primary" onClick={stay} />
+        <Button
+          label={texts.unsaved.leave}
           class="danger"
           onClick={() => {
             stay();
             go();
           }}
-        >
-          {texts.unsaved.leave}
-        </button>
+        />
       </div>
     </Dialog>
   );

@@ -251,11 +251,7 @@ export function Form({
       )}
       <ErrorNote error={error} />
       <div class="row end">
-        {onCancel && (
-          <button type="button" onClick={onCancel}>
-            {texts.cancel}
-          </button>
-        )}
+        {onCancel && <Button label={texts.cancel} onClick={onCancel} />}
         {!fixed && (
           <button
             type="submit"
@@ -271,13 +267,20 @@ export function Form({
   );
 }
 
-/** A button that keeps the focus while it does nothing. */
+type ButtonProps = Omit<JSX.IntrinsicElements['button'], 'ref' | 'type' | 'label' | 'disabled' | 'onClick'>;
+
+/** While it is idle it does nothing, and keeps the focus. */
 export function Button({
-  idle,
+  label,
+  idle = false,
   onClick,
   ...button
-}: Omit<JSX.IntrinsicElements['button'], 'ref' | 'disabled' | 'onClick'> & { idle: boolean; onClick: () => void }) {
-  return <button type="button" {...button} aria-disabled={idle || undefined} onClick={() => idle || onClick()} />;
+}: ButtonProps & { label: ComponentChildren; idle?: boolean; onClick: () => void }) {
+  return (
+    <button {...button} type="button" aria-disabled={idle || undefined} onClick={() => idle || onClick()}>
+      {label}
+    </button>
+  );
 }
 
 /** A button that does one thing; what goes wrong is told by `onError`. `of` names the row that it belongs to. */
@@ -301,9 +304,5 @@ export function ActionButton({
       .catch(onError)
       .finally(() => setBusy(false));
   };
-  return (
-    <Button class={kind} aria-label={of && texts.verbOf(label, of)} idle={busy} onClick={run}>
-      {label}
-    </Button>
-  );
+  return <Button label={label} class={kind} aria-label={of && texts.verbOf(label, of)} idle={busy} onClick={run} />;
 }

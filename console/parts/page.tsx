@@ -11,7 +11,7 @@ import { texts } from '../texts.ts';
 import { useBack } from './back.ts';
 import { Code } from './code.tsx';
 import { CloseButton, Dialog } from './dialog.tsx';
-import { ErrorNote } from './form.tsx';
+import { Button, ErrorNote } from './form.tsx';
 import { Heading, Loading } from './shown.tsx';
 import { Stale } from './stale.tsx';
 import { useTitle } from './title.ts';
@@ -47,9 +47,7 @@ export function Page({
         <div class="row">
           {actions}
           {trash !== undefined && <TrashLink of={trash} />}
-          <button type="button" class="plain" onClick={() => setShown(true)}>
-            {texts.showCall}
-          </button>
+          <Button label={texts.showCall} class="plain" onClick={() => setShown(true)} />
           <Help />
         </div>
       </div>

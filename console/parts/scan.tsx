@@ -1,6 +1,7 @@
 /** Reads codes with the camera: by the browser where it can, else by a decoder that is loaded with the first use. */
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { texts } from '../words.ts';
+import { Button } from './form.tsx';
 
 /** Milliseconds between two looks at the picture. */
 const lookEvery = 150;
@@ -88,9 +89,7 @@ export function Scan({ onText, onClose }: { onText: (text: string) => void; onCl
           <p class="small soft">{texts.scan.hint}</p>
         </>
       )}
-      <button type="button" onClick={onClose}>
-        {texts.scan.type}
-      </button>
+      <Button label={texts.scan.type} onClick={onClose} />
     </section>
   );
 }

@@ -3,6 +3,7 @@ import { signal } from '@preact/signals';
 import { useEffect } from 'preact/hooks';
 import { sentenceOf } from '../app/errors.ts';
 import { texts } from '../words.ts';
+import { Button } from './form.tsx';
 import { clockTime } from './times.ts';
 
 interface Failed {
@@ -34,14 +35,12 @@ export function Stale() {
       <span class="grow">
         {texts.notReadSince(clockTime(oldest.since))} {sentenceOf(oldest.error)}
       </span>
-      <button
-        type="button"
+      <Button
+        label={texts.tryAgain}
         onClick={() => {
           for (const { again } of failures.value) again();
         }}
-      >
-        {texts.tryAgain}
-      </button>
+      />
     </div>
   );
 }

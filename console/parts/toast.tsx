@@ -4,6 +4,7 @@ import { createPortal } from 'preact/compat';
 import { useEffect } from 'preact/hooks';
 import { sentenceOf } from '../app/errors.ts';
 import { texts } from '../words.ts';
+import { Button } from './form.tsx';
 import { Icon } from './icons.tsx';
 
 interface Toast {
@@ -103,20 +104,16 @@ function Notice({ id, text, undo }: Toast) {
     <div class="toast">
       <span>{text}</span>
       {undo && (
-        <button
-          type="button"
+        <Button
+          label={texts.undo}
           aria-keyshortcuts={noticesKey}
           onClick={() => {
             end();
             giveBack(undo).catch(failed);
           }}
-        >
-          {texts.undo}
-        </button>
+        />
       )}
-      <button type="button" class="plain" aria-label={texts.dismiss} onClick={end}>
-        <Icon name="close" />
-      </button>
+      <Button label={<Icon name="close" />} class="plain" aria-label={texts.dismiss} onClick={end} />
     </div>
   );
 }

@@ -7,7 +7,7 @@ import { texts } from '../words.ts';
 import { Code } from './code.tsx';
 import { Confirm, Dialog } from './dialog.tsx';
 import { Fields, type FieldsOf } from './fields.tsx';
-import { ActionButton, Form, type Values } from './form.tsx';
+import { ActionButton, Button, Form, type Values } from './form.tsx';
 import type { Items } from './menu.tsx';
 import { failed, giveBack, toast } from './toast.tsx';
 
@@ -131,9 +131,7 @@ export const itemsOf = (verbs: Verbs, start: Start): Items =>
 export function VerbButtons({ verbs, start }: { verbs: Verbs; start: Start }) {
   return verbs.map((verb) =>
     !verb ? null : verb.ask || verb.form || verb.dialog ? (
-      <button key={verb.text} type="button" class={verb.kind} onClick={() => start(verb)}>
-        {verb.text}
-      </button>
+      <Button label={verb.text} key={verb.text} class={verb.kind} onClick={() => start(verb)} />
     ) : (
       <ActionButton key={verb.text} label={verb.text} kind={verb.kind} act={() => start(verb)} onError={failed} />
     ),

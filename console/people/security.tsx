@@ -1,7 +1,7 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
 import { api, unwrap } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
-import { ActionButton, ErrorNote } from '../parts/form.tsx';
+import { ActionButton, Button, ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Loading, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
@@ -43,14 +43,12 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
           <li key={method}>
             {texts.signIn.methods[method]}
             {!isOwn && isEndUser && can('delete', 'mfaMethod') && (
-              <button
-                type="button"
+              <Button
+                label={words.remove}
                 class="plain"
                 aria-label={texts.verbOf(words.remove, texts.signIn.methods[method] ?? method)}
                 onClick={() => start(removing(method))}
-              >
-                {words.remove}
-              </button>
+              />
             )}
           </li>
         ))}

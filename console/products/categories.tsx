@@ -1,7 +1,7 @@
 /** How values of a channel are shown: a row for each category, in a form. */
 import { useState } from 'preact/hooks';
 import type { paths } from '../api-types.d.ts';
-import { Field, Select } from '../parts/form.tsx';
+import { Button, Field, Select } from '../parts/form.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products.categories;
@@ -42,20 +42,14 @@ export function Categories({ of }: { of: readonly Category[] }) {
             options={Object.entries(words.kinds)}
             onText={(kind) => change(key, { kind: kind as Category['kind'] })}
           />
-          <button
-            type="button"
+          <Button
+            label={texts.delete}
             aria-label={texts.verbOf(texts.delete, name)}
             onClick={() => setRows((before) => before.filter((row) => row.key !== key))}
-          >
-            {texts.delete}
-          </button>
+          />
         </div>
       ))}
-      {rows.length < maxCategories && (
-        <button type="button" onClick={add}>
-          {words.add}
-        </button>
-      )}
+      {rows.length < maxCategories && <Button label={words.add} onClick={add} />}
     </fieldset>
   );
 }

@@ -134,20 +134,16 @@ function Headers({ of }: { of: ReadonlyArray<{ name: string }> }) {
               placeholder={isStored ? words.kept : undefined}
               onText={(text) => change(key, { value: text })}
             />
-            <button
-              type="button"
+            <Button
+              label={words.remove}
               class="plain"
               aria-label={texts.verbOf(words.remove, name)}
               onClick={() => setLines(lines.filter((one) => one.key !== key))}
-            >
-              {words.remove}
-            </button>
+            />
           </div>
         );
       })}
-      <Button idle={lines.length >= maxHeaders} onClick={add}>
-        {words.addHeader}
-      </Button>
+      <Button label={words.addHeader} idle={lines.length >= maxHeaders} onClick={add} />
     </fieldset>
   );
 }

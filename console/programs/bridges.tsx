@@ -7,6 +7,7 @@ import { pageSize, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
+import { Button } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { localTime } from '../parts/times.ts';
@@ -115,14 +116,12 @@ function DeadLetters({ of: { id, name, status } }: { of: Bridge }) {
   );
   return (
     <>
-      <button
-        type="button"
+      <Button
+        label={count}
         class="link"
         aria-label={texts.verbOf(count, words.deadLettersOf(name))}
         onClick={() => setPage(1)}
-      >
-        {count}
-      </button>
+      />
       {page > 0 && createPortal(dialog, document.body)}
     </>
   );

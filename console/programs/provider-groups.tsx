@@ -4,7 +4,7 @@ import { api, unwrap } from '../app/api.ts';
 import { change, readOne } from '../app/entities.ts';
 import { Code } from '../parts/code.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
+import { ActionButton, Button, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Picker } from '../parts/picker.tsx';
 import { readRoles } from '../people/role-picker.tsx';
@@ -81,9 +81,7 @@ function Mappings({ provider, roles, onSaved }: { provider: Provider; roles: Rol
           onRemove={() => setLines(lines.filter((one) => one.key !== line.key))}
         />
       ))}
-      <button type="button" onClick={add}>
-        {words.add}
-      </button>
+      <Button label={words.add} onClick={add} />
     </Form>
   );
 }
@@ -125,9 +123,7 @@ function MappingLine({
         onText={place}
       />
       <Select label={words.role} value={roleId} options={options} onText={(text) => onChange({ roleId: text })} />
-      <button type="button" class="plain" aria-label={texts.verbOf(words.remove, group)} onClick={onRemove}>
-        {words.remove}
-      </button>
+      <Button label={words.remove} class="plain" aria-label={texts.verbOf(words.remove, group)} onClick={onRemove} />
     </div>
   );
 }

@@ -4,6 +4,7 @@ import { useLayoutEffect, useState } from 'preact/hooks';
 import { another } from '../app/acting.ts';
 import { accountId, lapse, me, startAfresh, state } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
+import { Button } from '../parts/form.tsx';
 import { texts } from '../words.ts';
 import { Password, Providers, SecondFactor } from './sign-in.tsx';
 
@@ -33,9 +34,7 @@ function Over({ children }: { children: ComponentChildren }) {
       {children}
       {lapse.value === 'another' && (
         <p>
-          <button type="button" onClick={startAfresh}>
-            {words.goOnAs(other)}
-          </button>
+          <Button label={words.goOnAs(other)} onClick={startAfresh} />
         </p>
       )}
     </Dialog>

@@ -6,7 +6,7 @@ import { ApiError, api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { keepsNothing } from '../app/stores.ts';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
-import { Field, Form, Select, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, Select, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { useLoad } from '../parts/load.ts';
 import { useTitle } from '../parts/title.ts';
@@ -50,9 +50,7 @@ export function SignIn({ hint = words.hint, children }: { hint?: string; childre
             <>
               <Password account={account} onSecond={setSecond} />
               <p>
-                <button type="button" class="link" onClick={() => setForgotten(true)}>
-                  {words.forgot}
-                </button>
+                <Button label={words.forgot} class="link" onClick={() => setForgotten(true)} />
               </p>
               {account && <Providers account={account} />}
               {children}
@@ -149,9 +147,7 @@ export function SecondFactor({ mfaToken, mfaMethods }: { mfaToken: string; mfaMe
       <Select label={words.second} value={method} options={options} onText={setMethod} />
       {method === 'sms' && (
         <p>
-          <button type="button" onClick={text}>
-            {sent ? words.codeSent : words.sendCode}
-          </button>
+          <Button label={sent ? words.codeSent : words.sendCode} onClick={text} />
         </p>
       )}
       <Field label={words.code} name="code" autoComplete="one-time-code" required />
@@ -177,9 +173,7 @@ function Forgotten({ account, back }: { account: string; back: () => void }) {
           <Field label={words.email} name="emailAddress" type="email" autoComplete="username" required />
         </Form>
       )}
-      <button type="button" class="link" onClick={back}>
-        {words.back}
-      </button>
+      <Button label={words.back} class="link" onClick={back} />
     </>
   );
 }

@@ -1,7 +1,7 @@
 /** A station in the browser: one unit after another, from its serial number to its label, its flash file and its verdict. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { me, resume, signOut } from '../app/session.ts';
-import { Field, Form, type Values } from '../parts/form.tsx';
+import { Button, Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import { Badge, Help, Time } from '../parts/page.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
@@ -76,9 +76,7 @@ function Head() {
         </p>
       </div>
       <Help />
-      <button type="button" onClick={() => signOut()}>
-        {texts.signOut}
-      </button>
+      <Button label={texts.signOut} onClick={() => signOut()} />
     </header>
   );
 }
@@ -123,11 +121,7 @@ function NextUnit({ onMade }: { onMade: (unit: Awaited<ReturnType<typeof makeUni
               hint={words.serialHint}
             />
           </Form>
-          {canScan() && (
-            <button type="button" onClick={() => setScanning(true)}>
-              {texts.scan.verb}
-            </button>
-          )}
+          {canScan() && <Button label={texts.scan.verb} onClick={() => setScanning(true)} />}
         </>
       )}
     </section>

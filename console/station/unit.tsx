@@ -1,7 +1,7 @@
 /** The unit in hand: its label to print, its flash file, and whether it works. */
 import { useState } from 'preact/hooks';
 import { Code } from '../parts/code.tsx';
-import { ActionButton, ErrorNote, Select } from '../parts/form.tsx';
+import { ActionButton, Button, ErrorNote, Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { texts } from '../texts.ts';
 import type { Kept } from './kept.ts';
@@ -33,9 +33,7 @@ export function UnitInHand({ kept, change, next }: Props) {
     <>
       <div class="row apart unithead">
         <h2 class="mono">{unit.serialNumber}</h2>
-        <button type="button" class={verdict?.passed ? 'primary' : undefined} onClick={next}>
-          {words.next}
-        </button>
+        <Button label={words.next} class={verdict?.passed ? 'primary' : undefined} onClick={next} />
       </div>
       <div class="grid">
         <Label unit={unit} />
@@ -55,9 +53,7 @@ function Label({ unit }: { unit: Unit }) {
       {data && (
         <>
           <img class="unitlabel" src={data} alt={words.labelOf(unit.serialNumber)} />
-          <button type="button" onClick={() => print()}>
-            {words.print}
-          </button>
+          <Button label={words.print} onClick={() => print()} />
         </>
       )}
     </section>
@@ -78,9 +74,7 @@ function Flash({ unit, format, onFormat }: { unit: Unit; format: Format; onForma
       <ErrorNote error={error} />
       {data && (
         <>
-          <button type="button" onClick={() => save(data)}>
-            {words.download(data.name)}
-          </button>
+          <Button label={words.download(data.name)} onClick={() => save(data)} />
           <details>
             <summary>{words.show}</summary>
             <Code label={words.flash} text={data.text} />

@@ -159,10 +159,7 @@ export function Table<T extends { id: string }>({
       </section>
       {drawn.isLong && (
         <p class="small soft gap row">
-          {texts.inSight}{' '}
-          <button type="button" class="link" onClick={drawn.drawAll}>
-            {texts.drawAll(rows.length)}
-          </button>
+          {texts.inSight} <Button label={texts.drawAll(rows.length)} class="link" onClick={drawn.drawAll} />
         </p>
       )}
     </>
@@ -283,12 +280,8 @@ export function Pager({
       <span>{last > 1 ? texts.pageOf(page, last, count) : texts.inAll(count)}</span>
       {last > 1 && (
         <span class="row">
-          <Button idle={page <= 1} onClick={() => onPage(page - 1)}>
-            {texts.previous}
-          </Button>
-          <Button idle={page >= last} onClick={() => onPage(page + 1)}>
-            {texts.next}
-          </Button>
+          <Button label={texts.previous} idle={page <= 1} onClick={() => onPage(page - 1)} />
+          <Button label={texts.next} idle={page >= last} onClick={() => onPage(page + 1)} />
         </span>
       )}
     </nav>
