@@ -5,7 +5,7 @@ import { EntityPart } from '../parts/entity-page.tsx';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
-import { Badge, Loading, Page, Tabs, Time } from '../parts/page.tsx';
+import { Badge, Loading, Page, Panel, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { Security } from '../people/security.tsx';
 import { texts } from '../texts.ts';
@@ -51,8 +51,7 @@ function Own() {
   const userId = me.value?.id ?? '';
   return (
     <div class="masonry">
-      <section class="panel">
-        <h2>{me.value?.emailAddress}</h2>
+      <Panel title={me.value?.emailAddress ?? ''}>
         <dl>
           <dt>{words.kind}</dt>
           <dd>{words.kinds[me.value?.kind ?? ''] ?? me.value?.kind}</dd>
@@ -65,9 +64,8 @@ function Own() {
             <Time iso={me.value?.sessionExpires} />
           </dd>
         </dl>
-      </section>
-      <section class="panel">
-        <h2>{words.changePassword}</h2>
+      </Panel>
+      <Panel title={words.changePassword}>
         <Form save={change} verb={words.changePassword}>
           <Field
             label={words.oldPassword}
@@ -78,11 +76,10 @@ function Own() {
           />
           <NewPassword of={me.value?.emailAddress ?? ''} label={words.newPassword} name="newPassword" required />
         </Form>
-      </section>
-      <section class="panel">
-        <h2>{texts.people.security}</h2>
+      </Panel>
+      <Panel title={texts.people.security}>
         <Security userId={userId} />
-      </section>
+      </Panel>
       <SecondFactor userId={userId} />
       {can('read', 'account') && <Retention />}
     </div>
@@ -99,8 +96,7 @@ function Retention() {
   };
   const days = data?.retention.retentionDays ?? '';
   return (
-    <section class="panel">
-      <h2>{words.retention}</h2>
+    <Panel title={words.retention}>
       <p>{words.retentionHint}</p>
       <ErrorNote error={error} />
       {data && (
@@ -115,7 +111,7 @@ function Retention() {
           />
         </Form>
       )}
-    </section>
+    </Panel>
   );
 }
 

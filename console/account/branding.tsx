@@ -5,7 +5,7 @@ import { accountId } from '../app/session.ts';
 import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
 import { Button, Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Loading } from '../parts/page.tsx';
+import { Loading, Panel } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 
@@ -44,8 +44,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
     reader.readAsDataURL(file);
   };
   return (
-    <section class="panel">
-      <h2>{words.title}</h2>
+    <Panel title={words.title}>
       <p>{words.hint}</p>
       <Form save={save} verb={texts.save}>
         <Field
@@ -84,7 +83,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
           {words.open}
         </a>
       </p>
-    </section>
+    </Panel>
   );
 }
 
@@ -109,8 +108,7 @@ function Claiming() {
     reload();
   };
   return (
-    <section class="panel">
-      <h2>{words.claiming}</h2>
+    <Panel title={words.claiming}>
       <p>{words.claimingHint}</p>
       <ErrorNote error={error} />
       {data && (
@@ -124,6 +122,6 @@ function Claiming() {
           />
         </Form>
       )}
-    </section>
+    </Panel>
   );
 }

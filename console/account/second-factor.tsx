@@ -4,6 +4,7 @@ import { api, unwrap } from '../app/api.ts';
 import { Code } from '../parts/code.tsx';
 import { ActionButton, Field, Form, type Values } from '../parts/form.tsx';
 import { QrCode } from '../parts/qr.tsx';
+import { Panel } from '../parts/shown.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 
@@ -28,8 +29,7 @@ export function SecondFactor({ userId }: { userId: string }) {
     toast(words.removed);
   };
   return (
-    <section class="panel">
-      <h2>{words.app}</h2>
+    <Panel title={words.app}>
       {codes && (
         <>
           <p class="note warn">{words.recoveryOnce}</p>
@@ -63,6 +63,6 @@ export function SecondFactor({ userId }: { userId: string }) {
           </details>
         </>
       )}
-    </section>
+    </Panel>
   );
 }

@@ -7,7 +7,7 @@ import { LinkWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { type EntityList, EntityPart } from '../parts/entity-page.tsx';
 import { ActionButton, Field, Form, Select, type Values } from '../parts/form.tsx';
-import { Time } from '../parts/page.tsx';
+import { Panel, Time } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { QrCode } from '../parts/qr.tsx';
 import { failed } from '../parts/toast.tsx';
@@ -51,8 +51,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
     </>
   );
   return (
-    <section class="panel">
-      <h2>{words.secret}</h2>
+    <Panel title={words.secret}>
       {isCustomer() ? (
         // A product of a customer works; who builds devices finds it.
         <details>
@@ -63,7 +62,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
         shown
       )}
       {dialog}
-    </section>
+    </Panel>
   );
 }
 
@@ -98,13 +97,12 @@ function Association({ device: { id, serialNumber } }: { device: DeviceRow }) {
     },
   };
   return (
-    <section class="panel">
-      <h2>{words.association}</h2>
+    <Panel title={words.association}>
       <p>{words.associationHint}</p>
       {notes}
       <VerbButtons verbs={[making]} start={start} />
       {dialog}
-    </section>
+    </Panel>
   );
 }
 
@@ -117,8 +115,7 @@ function Verify({ id }: { id: string }) {
     setSaid(verification.passed ? words.verified : words.notVerified(verification.connected, verification.published));
   };
   return (
-    <section class="panel">
-      <h2>{words.verify}</h2>
+    <Panel title={words.verify}>
       <p>{words.verifyHint}</p>
       {said && (
         <p class="note" role="status">
@@ -126,7 +123,7 @@ function Verify({ id }: { id: string }) {
         </p>
       )}
       <ActionButton label={words.verify} act={verify} onError={failed} />
-    </section>
+    </Panel>
   );
 }
 
@@ -146,8 +143,7 @@ function Explain({ id }: { id: string }) {
     );
   };
   return (
-    <section class="panel">
-      <h2>{words.explain}</h2>
+    <Panel title={words.explain}>
       <Form light save={ask} verb={words.ask}>
         <Picker kind="anyone" label={words.principal} name="who" />
         <Select label={words.action} name="action" options={actions.map((one) => [one, words.actions[one]] as const)} />
@@ -157,7 +153,7 @@ function Explain({ id }: { id: string }) {
           {words.explained(said.allowed, said.rule)}
         </p>
       )}
-    </section>
+    </Panel>
   );
 }
 
@@ -171,14 +167,13 @@ function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => vo
     onChanged();
   };
   return (
-    <section class="panel">
-      <h2>{words.replace}</h2>
+    <Panel title={words.replace}>
       <p>{words.replaceHint}</p>
       {secret && <Code label={words.secret} text={secret} />}
       <Form save={replace} verb={words.replace} danger>
         <Field label={words.newSerial} name="serialNumber" required />
       </Form>
-    </section>
+    </Panel>
   );
 }
 

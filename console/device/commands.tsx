@@ -6,7 +6,7 @@ import { readMine } from '../my/read.ts';
 import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Time, timeText } from '../parts/page.tsx';
+import { Badge, Panel, Time, timeText } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -47,8 +47,7 @@ export function Commands({ id }: { id: string }) {
   return (
     <div class="stack">
       {can('create', 'command') && product && (
-        <section class="panel narrow">
-          <h2>{words.send}</h2>
+        <Panel title={words.send} kind="narrow">
           {product.commands.length > 0 && (
             <div class="row">
               <VerbButtons verbs={commandVerbs(id, product.commands, words)} start={start} />
@@ -61,7 +60,7 @@ export function Commands({ id }: { id: string }) {
               {other}
             </details>
           )}
-        </section>
+        </Panel>
       )}
       {dialog}
       <Listing

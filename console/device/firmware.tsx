@@ -11,7 +11,7 @@ import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Loading, Time } from '../parts/page.tsx';
+import { Badge, Loading, Panel, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -127,14 +127,12 @@ export function Firmware({ device }: { device: DeviceRow }) {
     <>
       {notes}
       <div class="grid">
-        <section class="panel">
-          <h2>{words.installed}</h2>
+        <Panel title={words.installed}>
           <p class="figure">{firmwareVersion ?? '–'}</p>
           <VersionSource of={device} />
           <p class="soft">{words.installedHint}</p>
-        </section>
-        <section class="panel">
-          <h2>{words.update}</h2>
+        </Panel>
+        <Panel title={words.update}>
           {update ? (
             <>
               <dl>
@@ -171,7 +169,7 @@ export function Firmware({ device }: { device: DeviceRow }) {
               <VerbButtons verbs={[updating(device)]} start={start} />
             </p>
           )}
-        </section>
+        </Panel>
       </div>
       <Past id={id} on={round} />
       {dialog}

@@ -6,7 +6,7 @@ import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
-import { Badge } from '../parts/page.tsx';
+import { Badge, Panel } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import type { Topic } from './latest.ts';
@@ -100,8 +100,7 @@ export function Live({ device }: { device: DeviceRow }) {
       </section>
       <div class="stack">
         {can('publish', 'device') && (
-          <section class="panel">
-            <h2>{words.publish}</h2>
+          <Panel title={words.publish}>
             <Form light save={publish} verb={words.publishVerb}>
               <Select
                 label={words.channel}
@@ -110,7 +109,7 @@ export function Live({ device }: { device: DeviceRow }) {
               />
               <Field label={texts.message} name="payload" required defaultValue=",temperature,21.5," />
             </Form>
-          </section>
+          </Panel>
         )}
         <Connects id={id} connectivity={data?.connectivity} />
       </div>
@@ -126,8 +125,7 @@ function Connects({
   connectivity: Awaited<ReturnType<typeof readConnectivity>>['connectivity'] | undefined;
 }) {
   return (
-    <section class="panel">
-      <h2>{words.connects}</h2>
+    <Panel title={words.connects}>
       {connectivity && <BrokerWarning host={connectivity.host} />}
       <dl class="stacked">
         <dt>{texts.host}</dt>
@@ -152,6 +150,6 @@ function Connects({
             </>
           ))}
       </dl>
-    </section>
+    </Panel>
   );
 }

@@ -8,7 +8,7 @@ import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Loading, Time } from '../parts/page.tsx';
+import { Badge, Loading, Panel, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';
@@ -45,8 +45,7 @@ export function Overview({ device }: { device: DeviceRow }) {
       </div>
       <div class="stack">
         <About device={device} />
-        <section class="panel">
-          <h2>{words.position}</h2>
+        <Panel title={words.position}>
           {position ? (
             <>
               <WorldMap at={position.at} label={words.mapOf(device.serialNumber, placeText(position.at))} />
@@ -60,7 +59,7 @@ export function Overview({ device }: { device: DeviceRow }) {
               {words.noPosition} <Link href={`/devices/${id}/fields`}>{words.setPosition}</Link>
             </p>
           )}
-        </section>
+        </Panel>
       </div>
     </div>
   );

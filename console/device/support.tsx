@@ -3,7 +3,7 @@ import { api, unwrap } from '../app/api.ts';
 import { CloseSupport } from '../parts/close-support.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameOf } from '../parts/names.tsx';
-import { Time, timeText } from '../parts/page.tsx';
+import { Panel, Time, timeText } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { Severity } from './records.tsx';
 
@@ -21,8 +21,7 @@ export function Support({ id }: { id: string }) {
   const { data, reload } = useLoad(() => readSupport(id), [id], readEvery);
   if (!data?.length) return null;
   return (
-    <section class="panel alarm" aria-label={words.title}>
-      <h2>{words.title}</h2>
+    <Panel title={words.title} kind="alarm" aria-label={words.title}>
       <ul class="plainlist">
         {data.map((one) => (
           <li key={one.id} class="refusal">
@@ -38,7 +37,7 @@ export function Support({ id }: { id: string }) {
           </li>
         ))}
       </ul>
-    </section>
+    </Panel>
   );
 }
 

@@ -4,7 +4,7 @@ import type { Entity } from '../app/entities.ts';
 import { Ago } from '../parts/ago.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Stat, Time } from '../parts/page.tsx';
+import { Badge, Panel, Stat, Time } from '../parts/page.tsx';
 import { ShareList } from '../parts/shares.tsx';
 import { texts } from '../texts.ts';
 import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
@@ -143,8 +143,7 @@ export const Refused = ({ of }: { of: Rollout['refused'] }) =>
 export function Failures({ of: failures }: { of: NonNullable<Rollout['failures']> }) {
   if (failures.length === 0) return null;
   return (
-    <section class="panel failures" aria-label={words.failures}>
-      <h2>{words.failures}</h2>
+    <Panel title={words.failures} kind="failures" aria-label={words.failures}>
       <ShareList
         of={failures.map(({ message, count, newest: { deviceId, serialNumber, time } }) => ({
           ...{ key: message ?? '', name: <b>{message ?? words.noMessage}</b>, count },
@@ -156,6 +155,6 @@ export function Failures({ of: failures }: { of: NonNullable<Rollout['failures']
           ),
         }))}
       />
-    </section>
+    </Panel>
   );
 }

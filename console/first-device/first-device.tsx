@@ -9,7 +9,7 @@ import { Code } from '../parts/code.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { listen, type Message } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
-import { Page } from '../parts/page.tsx';
+import { Page, Panel } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { texts } from '../texts.ts';
 
@@ -59,8 +59,7 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
   };
   return (
     <div class="grid">
-      <section class="panel">
-        <h2>{words.make}</h2>
+      <Panel title={words.make}>
         <Form save={save} verb={same ? texts.devices.makeAnother : words.makeVerb}>
           <Picker kind="product" label={words.product} value={product} none={words.newProduct} onText={setProduct} />
           {product === '' && (
@@ -84,13 +83,12 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
           />
           <SameSerial same={same} />
         </Form>
-      </section>
-      <section class="panel">
-        <h2>{words.what}</h2>
+      </Panel>
+      <Panel title={words.what}>
         {words.whatIs.map((text) => (
           <p key={text}>{text}</p>
         ))}
-      </section>
+      </Panel>
     </div>
   );
 }
@@ -127,8 +125,7 @@ function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
   const connectivity = data?.connectivity;
   return (
     <div class="grid">
-      <section class="panel">
-        <h2>{words.secretOf(serialNumber)}</h2>
+      <Panel title={words.secretOf(serialNumber)}>
         <p class="note warn">{words.secretOnce}</p>
         <Code label={words.secret} text={secret} />
         {connectivity && (
@@ -147,9 +144,8 @@ function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
             </dd>
           </dl>
         )}
-      </section>
-      <section class="panel">
-        <h2>{words.run}</h2>
+      </Panel>
+      <Panel title={words.run}>
         <Select
           label={words.tool}
           value={tool}
@@ -159,7 +155,7 @@ function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
         <p class="soft small">{words.toolHint}</p>
         {connectivity && <BrokerWarning host={connectivity.host} />}
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
-      </section>
+      </Panel>
       {connectivity && (
         <Hear
           id={id}
@@ -182,8 +178,7 @@ function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } &
   );
   const [refusal] = data?.refusals.results ?? [];
   return (
-    <section class="panel" aria-live="polite">
-      <h2>{words.hear}</h2>
+    <Panel title={words.hear} aria-live="polite">
       {heard ? (
         <>
           <p class="note good">{words.heard}</p>
@@ -203,6 +198,6 @@ function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } &
           {refusal.topic && <code>{refusal.topic}</code>}
         </div>
       )}
-    </section>
+    </Panel>
   );
 }

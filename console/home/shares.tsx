@@ -1,6 +1,7 @@
 /** Devices by state, by product and by firmware, as bars that lead to their lists. */
 import { Link } from 'wouter-preact';
 import { ShareList } from '../parts/shares.tsx';
+import { Panel } from '../parts/shown.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
 
@@ -50,8 +51,7 @@ export function Shares({ of: { byState, byProduct, byFirmware } }: { of: Overvie
 
 function Bars({ title, shares }: { title: string; shares: readonly Share[] }) {
   return (
-    <section class="panel" aria-label={title}>
-      <h2>{title}</h2>
+    <Panel title={title} aria-label={title}>
       {shares.length === 0 && <p class="soft">{words.noDevices}</p>}
       <ShareList
         of={shares.slice(0, maxShown).map(({ name, href, ...one }) => ({
@@ -59,6 +59,6 @@ function Bars({ title, shares }: { title: string; shares: readonly Share[] }) {
         }))}
       />
       {shares.length > maxShown && <p class="small soft">{words.more(shares.length - maxShown)}</p>}
-    </section>
+    </Panel>
   );
 }

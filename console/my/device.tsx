@@ -7,7 +7,7 @@ import { commandVerbs } from '../device/declared.tsx';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Loading, Online } from '../parts/shown.tsx';
+import { Loading, Online, Panel } from '../parts/shown.tsx';
 import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../words.ts';
 import { GiveAway } from './give-away.tsx';
@@ -55,17 +55,15 @@ export function Device({ id, brand }: { id: string; brand: string }) {
       </p>
       {notes}
       <div class="grid">
-        <section class="panel">
-          <h2>{texts.claim.values}</h2>
+        <Panel title={texts.claim.values}>
           <LatestValues deviceId={id} most={maxValues} none={words.noValues} />
-        </section>
+        </Panel>
         {commands.length > 0 && (
-          <section class="panel">
-            <h2>{words.commands}</h2>
+          <Panel title={words.commands}>
             <div class="row">
               <VerbButtons verbs={commands} start={start} />
             </div>
-          </section>
+          </Panel>
         )}
       </div>
       <div class="row gap">

@@ -8,7 +8,7 @@ import { EntityPart } from '../parts/entity-page.tsx';
 import { Fields } from '../parts/fields.tsx';
 import { Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Online, Page, Waiting } from '../parts/page.tsx';
+import { Online, Page, Panel, Waiting } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { endUsers } from '../people/people.tsx';
 import { texts } from '../texts.ts';
@@ -87,15 +87,13 @@ export function Organization({ id }: { id: string }) {
       )}
       <div class="grid">
         {can('update', 'organization') && (
-          <section class="panel">
-            <h2>{words.about}</h2>
+          <Panel title={words.about}>
             <Form key={organization.version} save={save} verb={texts.save}>
               <Fields of={about} values={organization} />
             </Form>
-          </section>
+          </Panel>
         )}
-        <section class="panel">
-          <h2>{words.devicesOf(devices.meta?.count ?? 0)}</h2>
+        <Panel title={words.devicesOf(devices.meta?.count ?? 0)}>
           <p class="soft small">
             {devices.results?.length === 0 ? words.noDevices : words.devicesSay(counts?.devices ?? 0, online)}
           </p>
@@ -107,9 +105,8 @@ export function Organization({ id }: { id: string }) {
               </li>
             ))}
           </ul>
-        </section>
-        <section class="panel">
-          <h2>{words.belowOf(counts?.organizationsBelow ?? 0)}</h2>
+        </Panel>
+        <Panel title={words.belowOf(counts?.organizationsBelow ?? 0)}>
           {childCount === 0 && <p class="soft">{words.noneBelow}</p>}
           <ul class="plainlist">
             {children.results?.map((one) => (
@@ -120,7 +117,7 @@ export function Organization({ id }: { id: string }) {
             ))}
           </ul>
           {childCount > pageSize && <p class="soft small">{words.notShown(childCount - pageSize)}</p>}
-        </section>
+        </Panel>
       </div>
       {can('read', 'endUser') && <EntityPart of={people} heading={words.people} />}
     </Page>

@@ -1,5 +1,5 @@
 /** What every page shows, those of customers too: its heading, that something is read, times, and states. */
-import type { ComponentChildren } from 'preact';
+import type { ComponentChildren, JSX } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { texts } from '../words.ts';
@@ -46,6 +46,20 @@ export function Time({ iso }: { iso: string | null | undefined }) {
 export function Badge({ kind, text }: { kind?: 'good' | 'bad' | 'warn' | undefined; text: string }) {
   return <span class={kind ? `badge ${kind}` : 'badge'}>{text}</span>;
 }
+
+type PanelProps = Pick<JSX.IntrinsicElements['section'], 'aria-label' | 'aria-live'> & {
+  title: string;
+  kind?: 'narrow' | 'alarm' | 'failures';
+  children: ComponentChildren;
+};
+
+/** A part of a page with a heading of its own. */
+export const Panel = ({ title, kind, children, ...section }: PanelProps) => (
+  <section {...section} class={kind ? `panel ${kind}` : 'panel'}>
+    <h2>{title}</h2>
+    {children}
+  </section>
+);
 
 /** A figure of a `dl`. */
 export const Stat = ({ label, children }: { label: string; children: ComponentChildren }) => (

@@ -5,6 +5,7 @@ import { can } from '../app/session.ts';
 import { readCategories } from '../devices/values.tsx';
 import { Check, Form, Select, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
+import { Panel } from '../parts/shown.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;
@@ -41,8 +42,7 @@ interface Props {
 
 function Setting({ title, now, save, children }: Setting) {
   return (
-    <section class="panel narrow">
-      <h2>{title}</h2>
+    <Panel title={title} kind="narrow">
       <Form
         key={JSON.stringify(now)}
         {...{ save }}
@@ -52,7 +52,7 @@ function Setting({ title, now, save, children }: Setting) {
       >
         {children}
       </Form>
-    </section>
+    </Panel>
   );
 }
 

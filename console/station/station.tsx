@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { me, resume, signOut } from '../app/session.ts';
 import { Button, Field, Form, type Values } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
-import { Badge, Help, Time } from '../parts/page.tsx';
+import { Badge, Help, Panel, Time } from '../parts/page.tsx';
 import { canScan, Scan } from '../parts/scan.tsx';
 import { useTitle } from '../parts/title.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
@@ -130,8 +130,7 @@ function NextUnit({ onMade }: { onMade: (unit: Awaited<ReturnType<typeof makeUni
 
 function Last({ last }: Pick<Kept, 'last'>) {
   return (
-    <section class="panel">
-      <h2>{words.last}</h2>
+    <Panel title={words.last}>
       <ul class="plainlist">
         {last.map(({ serialNumber, passed }) => (
           <li key={serialNumber}>
@@ -144,6 +143,6 @@ function Last({ last }: Pick<Kept, 'last'>) {
           </li>
         ))}
       </ul>
-    </section>
+    </Panel>
   );
 }
