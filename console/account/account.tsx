@@ -5,7 +5,7 @@ import { EntityPart } from '../parts/entity-page.tsx';
 import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NewPassword } from '../parts/new-password.tsx';
-import { Badge, Loading, Page, Panel, Tabs, Time } from '../parts/page.tsx';
+import { Badge, Facts, Loading, Page, Panel, Tabs, Time } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { Security } from '../people/security.tsx';
 import { texts } from '../texts.ts';
@@ -52,18 +52,13 @@ function Own() {
   return (
     <div class="masonry">
       <Panel title={me.value?.emailAddress ?? ''}>
-        <dl>
-          <dt>{words.kind}</dt>
-          <dd>{words.kinds[me.value?.kind ?? ''] ?? me.value?.kind}</dd>
-          <dt>{words.accountId}</dt>
-          <dd>
-            <code>{accountId.value}</code>
-          </dd>
-          <dt>{words.sessionEnds}</dt>
-          <dd>
-            <Time iso={me.value?.sessionExpires} />
-          </dd>
-        </dl>
+        <Facts
+          of={[
+            [words.kind, words.kinds[me.value?.kind ?? ''] ?? me.value?.kind],
+            [words.accountId, <code>{accountId.value}</code>],
+            [words.sessionEnds, <Time iso={me.value?.sessionExpires} />],
+          ]}
+        />
       </Panel>
       <Panel title={words.changePassword}>
         <Form save={change} verb={words.changePassword}>
@@ -132,14 +127,7 @@ function Health() {
         <Badge kind={data.ready ? 'good' : 'bad'} text={data.ready ? words.ready : words.notReady} />
       </h2>
       {data.problems.length === 0 && <p>{words.noProblems}</p>}
-      <dl>
-        {data.problems.map(({ part, reason }) => (
-          <>
-            <dt>{part}</dt>
-            <dd>{reason}</dd>
-          </>
-        ))}
-      </dl>
+      <Facts of={data.problems.map(({ part, reason }) => [part, reason])} />
       <p class="soft">{words.healthHint}</p>
     </section>
   );

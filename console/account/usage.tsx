@@ -33,12 +33,9 @@ export function Usage() {
         <Stat label={words.messagesStored}>{words.amount(data.messagesBytes, 'bytes')}</Stat>
         <Stat label={words.points}>{words.amount(data.points, 'items')}</Stat>
         <Stat label={words.logs}>{words.amount(data.logs, 'items')}</Stat>
-        <div class="stat">
-          <dt>{words.oldest}</dt>
-          <dd>
-            <Time iso={data.oldest} />
-          </dd>
-        </div>
+        <Stat label={words.oldest}>
+          <Time iso={data.oldest} />
+        </Stat>
       </dl>
       <h2>{words.counted}</h2>
       <Groups limits={counted} />

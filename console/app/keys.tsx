@@ -4,6 +4,7 @@ import { flushSync } from 'preact/compat';
 import { useLayoutEffect, useState } from 'preact/hooks';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { Icon } from '../parts/icons.tsx';
+import { Facts } from '../parts/shown.tsx';
 import { texts } from '../texts.ts';
 import type { Place } from './offers.ts';
 import { Palette } from './palette.tsx';
@@ -66,16 +67,7 @@ export function Keys({ places }: { places: readonly Place[] }) {
 function KeyList({ onClose }: { onClose: () => void }) {
   return (
     <Dialog title={texts.keys.title} onClose={onClose}>
-      <dl>
-        {texts.keys.list.map(([key, does]) => (
-          <>
-            <dt>
-              <kbd>{key}</kbd>
-            </dt>
-            <dd>{does}</dd>
-          </>
-        ))}
-      </dl>
+      <Facts of={texts.keys.list.map(([key, does]) => [<kbd>{key}</kbd>, does])} />
       <label class="check">
         <input
           type="checkbox"

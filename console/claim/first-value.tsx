@@ -2,6 +2,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
+import { readConnectivity, type Topic } from '../device/row.ts';
 import { Ago } from '../parts/ago.tsx';
 import { Button } from '../parts/form.tsx';
 import { listen } from '../parts/live.ts';
@@ -23,10 +24,6 @@ interface Shown {
   value: string | number | boolean;
   time: string;
 }
-
-const readConnectivity = async (id: string) =>
-  (await unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }))).connectivity;
-type Topic = Awaited<ReturnType<typeof readConnectivity>>['topics'][number];
 
 /** A value by the name and unit that the product gives its category; a message without one has the name of its channel. */
 function shownAs({ channel, categories }: Topic, category: string, value: Shown['value'], time: string): Shown {

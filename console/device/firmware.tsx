@@ -11,7 +11,7 @@ import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Loading, Panel, Time } from '../parts/page.tsx';
+import { Badge, Facts, Loading, Panel, Time } from '../parts/page.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -135,28 +135,18 @@ export function Firmware({ device }: { device: DeviceRow }) {
         <Panel title={words.update}>
           {update ? (
             <>
-              <dl>
-                <dt>{texts.firmware.version}</dt>
-                <dd>{update.firmwareVersion}</dd>
-                <dt>{texts.devices.state}</dt>
-                <dd>
-                  <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />
-                </dd>
-                {update.message && (
-                  <>
-                    <dt>{texts.message}</dt>
-                    <dd>{update.message}</dd>
-                  </>
-                )}
-                <dt>{words.updated}</dt>
-                <dd>
-                  <Time iso={update.updated} />
-                </dd>
-                <dt>{words.deadline}</dt>
-                <dd>
-                  <Time iso={update.deadline} />
-                </dd>
-              </dl>
+              <Facts
+                of={[
+                  [texts.firmware.version, update.firmwareVersion],
+                  [
+                    texts.devices.state,
+                    <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />,
+                  ],
+                  update.message !== null && [texts.message, update.message],
+                  [words.updated, <Time iso={update.updated} />],
+                  [words.deadline, <Time iso={update.deadline} />],
+                ]}
+              />
               {update.consentNeeded && can('update', 'firmwareState') && (
                 <ActionButton label={words.install} act={install} onError={failed} kind="primary" />
               )}

@@ -1,16 +1,7 @@
 /** The latest value of each category of a device, and what its last day was like. */
 import { api, unwrap } from '../app/api.ts';
 import type { SparkPoint } from '../parts/spark.tsx';
-
-export interface Topic {
-  channel: string;
-  topic: string;
-  service: boolean;
-  persistenceType: string;
-  devicePublishes: boolean;
-  /** How the product says that values are shown. */
-  categories: readonly { name: string; label?: string; unit?: string; kind: 'number' | 'state' }[];
-}
+import type { Topic } from './row.ts';
 
 export interface Latest {
   channel: string;

@@ -6,12 +6,11 @@ import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Panel } from '../parts/page.tsx';
+import { Badge, type Fact, Facts, Panel } from '../parts/page.tsx';
 import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
-import type { Topic } from './latest.ts';
 import { Messages, type Shown } from './messages.tsx';
-import type { DeviceRow } from './row.ts';
+import { type Connectivity, type DeviceRow, readConnectivity } from './row.ts';
 
 const words = texts.device;
 const maxShown = 200;
@@ -25,9 +24,6 @@ const cut = (text: string) => (text.length > maxPayload ? `${text.slice(0, maxPa
 /** Stored channels of the product, then its other ones, then those that every device has. */
 const rank = ({ service, persistenceType }: { service: boolean; persistenceType: string }) =>
   service ? 2 : persistenceType === 'timeSeries' ? 0 : 1;
-
-const readConnectivity = (id: string) =>
-  unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } }));
 
 /** The newest messages of topics, which are separated by commas. */
 function useMessages(heard: string) {
@@ -64,8 +60,8 @@ function useMessages(heard: string) {
 
 export function Live({ device }: { device: DeviceRow }) {
   const { id } = device;
-  const { data } = useLoad(() => readConnectivity(id), [id]);
-  const topics: readonly Topic[] = data?.connectivity.topics ?? [];
+  const { data: connectivity } = useLoad(() => readConnectivity(id), [id]);
+  const topics = connectivity?.topics ?? [];
   const publishable = topics
     .filter(({ service, channel }) => !service || channel === '_set/fields')
     .sort((a, b) => rank(a) - rank(b));
@@ -111,45 +107,26 @@ export function Live({ device }: { device: DeviceRow }) {
             </Form>
           </Panel>
         )}
-        <Connects id={id} connectivity={data?.connectivity} />
+        <Connects id={id} connectivity={connectivity} />
       </div>
     </div>
   );
 }
 
-function Connects({
-  id,
-  connectivity,
-}: {
-  id: string;
-  connectivity: Awaited<ReturnType<typeof readConnectivity>>['connectivity'] | undefined;
-}) {
+function Connects({ id, connectivity }: { id: string; connectivity: Connectivity | undefined }) {
+  const address = connectivity && `${connectivity.host}:${connectivity.port}`;
+  const own = connectivity?.topics.filter(({ service }) => !service) ?? [];
   return (
     <Panel title={words.connects}>
       {connectivity && <BrokerWarning host={connectivity.host} />}
-      <dl class="stacked">
-        <dt>{texts.host}</dt>
-        <dd>
-          <code>
-            {connectivity?.host}:{connectivity?.port}
-          </code>{' '}
-          {connectivity?.tls ? 'TLS' : ''}
-        </dd>
-        <dt>{texts.username}</dt>
-        <dd>
-          <code>{id}</code>
-        </dd>
-        {connectivity?.topics
-          .filter(({ service }) => !service)
-          .map(({ topic, channel }) => (
-            <>
-              <dt>{channel}</dt>
-              <dd>
-                <code>{topic}</code>
-              </dd>
-            </>
-          ))}
-      </dl>
+      <Facts
+        kind="stacked"
+        of={[
+          [texts.host, [<code>{address}</code>, connectivity?.tls && ' TLS']],
+          [texts.username, <code>{id}</code>],
+          ...own.map(({ topic, channel }): Fact => [channel, <code>{topic}</code>]),
+        ]}
+      />
     </Panel>
   );
 }

@@ -4,9 +4,10 @@ import { useMemo, useState } from 'preact/hooks';
 import { Button } from '../parts/form.tsx';
 import { Icon } from '../parts/icons.tsx';
 import type { Message, MessageProperties } from '../parts/live.ts';
+import { Facts } from '../parts/shown.tsx';
 import { texts } from '../texts.ts';
-import type { Topic } from './latest.ts';
 import { pointsOf } from './points.ts';
+import type { Topic } from './row.ts';
 
 const words = texts.device;
 /** Letters of a message that is in no known form. */
@@ -136,16 +137,5 @@ function Properties({ of }: { of: MessageProperties }) {
     ...userProperties,
     [words.expiresIn, messageExpiry === undefined ? undefined : words.secondsLeft(messageExpiry)],
   ] as const;
-  return (
-    <dl class="properties">
-      {named
-        .filter(([, value]) => value !== undefined)
-        .map(([name, value]) => (
-          <div>
-            <dt>{name}</dt>
-            <dd>{value}</dd>
-          </div>
-        ))}
-    </dl>
-  );
+  return <Facts kind="properties" of={named.filter(([, value]) => value !== undefined)} />;
 }

@@ -1,5 +1,4 @@
 /** What one wants to know of a device first: what it says, what was refused, what it is and where. */
-import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
@@ -7,39 +6,30 @@ import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
-import { NameOf } from '../parts/names.tsx';
-import { Badge, Loading, Panel, Time } from '../parts/page.tsx';
+import { NameLink } from '../parts/names.tsx';
+import { Badge, type Fact, Facts, Loading, Panel, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';
 import { type Position, WorldMap } from './map.tsx';
 import { Lately } from './records.tsx';
 import { Refused } from './refused.tsx';
-import type { DeviceRow } from './row.ts';
+import { type DeviceRow, readConnectivity } from './row.ts';
 import { Values } from './values.tsx';
 
 const words = texts.device;
 
 export function Overview({ device }: { device: DeviceRow }) {
   const { id } = device;
-  const { data, error, reload } = useLoad(
-    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
-    [id],
-  );
+  const { data, error, reload } = useLoad(() => readConnectivity(id), [id]);
   const position = positionOf(device);
   return (
     <div class="aside three">
       <div class="stack">
-        {data && <Refused device={device} topics={data.connectivity.topics} onChanged={reload} />}
+        {data && <Refused device={device} topics={data.topics} onChanged={reload} />}
         <section>
           <h2>{words.values}</h2>
-          {data ? (
-            <Values id={id} topics={data.connectivity.topics} />
-          ) : error ? (
-            <ErrorNote error={error} />
-          ) : (
-            <Loading />
-          )}
+          {data ? <Values id={id} topics={data.topics} /> : error ? <ErrorNote error={error} /> : <Loading />}
         </section>
         <Lately id={id} />
       </div>
@@ -89,14 +79,18 @@ function placeText({ latitude, longitude }: Position): string {
 const shownElsewhere: readonly string[] = ['firmwareVersion', 'latitude', 'longitude'];
 
 function About({ device }: { device: DeviceRow }) {
-  const { id, deviceTemplateId, organizationId, possessionSince, provisioningState } = device;
+  const { id, deviceTemplateId, provisioningState } = device;
   const { data: custom } = useLoad(() => readCustomFields(deviceTemplateId), [deviceTemplateId]);
+  const names = fieldNames.filter((name) => !shownElsewhere.includes(name));
+  const asText = (type: string, value: string | null) =>
+    type === 'boolean' && value !== null ? (value === 'true' ? texts.yes : texts.no) : value;
   const fields = [
-    ...fieldNames
-      .filter((name) => !shownElsewhere.includes(name))
-      .map((name) => ({ name, label: words.fields[name], fieldType: '' })),
-    ...(custom ?? []).map(({ name, fieldType }) => ({ name, label: name, fieldType: fieldType as string })),
-  ].map((field) => ({ ...field, value: valueOfField(device, field.name) }));
+    ...names.map((name) => ({ label: words.fields[name], value: valueOfField(device, name) })),
+    ...(custom ?? []).map(({ name, fieldType }) => ({
+      label: name,
+      value: asText(fieldType, valueOfField(device, name)),
+    })),
+  ];
   return (
     <section class="panel about">
       <div class="row heading apart">
@@ -105,56 +99,39 @@ function About({ device }: { device: DeviceRow }) {
           {words.editFields}
         </Link>
       </div>
-      <dl>
-        <Row name={texts.devices.connected}>
-          <Connection device={device} />
-        </Row>
-        <Row name={texts.devices.product}>
-          <Link href={`/products/${deviceTemplateId}`}>
-            <NameOf kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.devices.product} />
-          </Link>
-        </Row>
-        <Row name={texts.devices.organization}>
-          {organizationId ? (
-            <Link href={`/organizations/${organizationId}`}>
-              <NameOf kind="organization" id={organizationId} />
-            </Link>
-          ) : (
-            <span class="soft">{texts.none}</span>
-          )}
-          {possessionSince !== null && (
-            <div class="small soft">
-              {words.ownerSince} <Time iso={possessionSince} />
-            </div>
-          )}
-        </Row>
-        <Row name={texts.devices.state}>
-          {texts.devices.states[provisioningState] ?? provisioningState}
-          <div class="small soft">{texts.devices.stateHints[provisioningState]}</div>
-        </Row>
-        <Row name={texts.devices.firmware}>
-          <FirmwareLine device={device} />
-        </Row>
-        {fields
-          .filter(({ value }) => value !== null)
-          .map(({ name, label, value, fieldType }) => (
-            <Row key={name} name={label}>
-              {fieldType === 'boolean' ? (value === 'true' ? texts.yes : texts.no) : value}
-            </Row>
-          ))}
-        <Row name={words.id}>
-          <code>{id}</code>
-        </Row>
-      </dl>
+      <Facts
+        of={[
+          [texts.devices.connected, <Connection device={device} />],
+          [
+            texts.devices.product,
+            <NameLink kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.devices.product} />,
+          ],
+          [texts.devices.organization, <Owner of={device} />],
+          [
+            texts.devices.state,
+            <>
+              {texts.devices.states[provisioningState] ?? provisioningState}
+              <div class="small soft">{texts.devices.stateHints[provisioningState]}</div>
+            </>,
+          ],
+          [texts.devices.firmware, <FirmwareLine device={device} />],
+          ...fields.filter(({ value }) => value !== null).map(({ label, value }): Fact => [label, value]),
+          [words.id, <code>{id}</code>],
+        ]}
+      />
     </section>
   );
 }
 
-function Row({ name, children }: { name: string; children: ComponentChildren }) {
+function Owner({ of: { organizationId, possessionSince } }: { of: DeviceRow }) {
   return (
     <>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
+      <NameLink kind="organization" id={organizationId} />
+      {possessionSince !== null && (
+        <div class="small soft">
+          {words.ownerSince} <Time iso={possessionSince} />
+        </div>
+      )}
     </>
   );
 }

@@ -8,8 +8,7 @@ import { useLoad } from '../parts/load.ts';
 import { nameOf } from '../parts/names.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
-import type { Topic } from './latest.ts';
-import type { DeviceRow } from './row.ts';
+import type { DeviceRow, Topic } from './row.ts';
 
 const words = texts.refused;
 /** Those of the last day are shown here; the list has all. */

@@ -16,7 +16,7 @@ import { Swatch } from '../parts/swatch.tsx';
 import { texts } from '../texts.ts';
 import { Range } from './range.tsx';
 import { type Aggregate, aggregates, bucketOf, type Category, chartsOf, readStored } from './readings.ts';
-import type { DeviceRow } from './row.ts';
+import { type DeviceRow, readConnectivity } from './row.ts';
 
 const words = texts.device;
 const hour = 3_600_000;
@@ -99,11 +99,8 @@ function useMessages(topics: readonly string[], isLive: boolean, onMessage: () =
 
 export function Series({ device }: { device: DeviceRow }) {
   const { set, channel, range, zoom, aggregate, others } = useShown();
-  const { data: connectivity, error: failure } = useLoad(
-    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id: device.id } } })),
-    [device.id],
-  );
-  const stored = connectivity?.connectivity.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
+  const { data: connectivity, error: failure } = useLoad(() => readConnectivity(device.id), [device.id]);
+  const stored = connectivity?.topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
   const asked = stored?.find((one) => one.channel === channel);
   const isOpen = stored !== undefined && !asked && stored.length > 1;
   const { data: first } = useLoad(

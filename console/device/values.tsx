@@ -9,7 +9,8 @@ import { Loading } from '../parts/page.tsx';
 import { number, readingText } from '../parts/reading.ts';
 import { Spark } from '../parts/spark.tsx';
 import { texts } from '../texts.ts';
-import { dayLength, type Latest, readLatest, type Topic } from './latest.ts';
+import { dayLength, type Latest, readLatest } from './latest.ts';
+import type { Topic } from './row.ts';
 
 const words = texts.device;
 /** Milliseconds after a message until the values are read again: many that come together are read once. */

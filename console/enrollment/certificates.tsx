@@ -1,9 +1,8 @@
 /** Certificates of devices, those that end soon first, and how one is ended. */
-import { Link } from 'wouter-preact';
 import { type Entity, readList, remove } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
-import { NameOf, nameOf } from '../parts/names.tsx';
+import { NameLink, NameOf, nameOf } from '../parts/names.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 import { endsSoon } from './read.ts';
@@ -36,11 +35,7 @@ export const certificates: EntityList<Certificate> = {
     {
       name: 'device',
       label: words.device,
-      show: ({ entityId }) => (
-        <Link href={`/devices/${entityId}/access`}>
-          <NameOf kind="device" id={entityId} otherwise={<code>{entityId}</code>} />
-        </Link>
-      ),
+      show: ({ entityId }) => <NameLink kind="device" id={entityId} part="/access" />,
     },
     { name: 'ends', label: words.ends, show: ({ validTo }) => <Ends validTo={validTo} /> },
     {

@@ -1,14 +1,12 @@
 /** A group: how many devices it has made, what it has refused and why, and what can be changed. */
-import type { ComponentChildren } from 'preact';
 import { useMemo } from 'preact/hooks';
-import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { change, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { EntityPart } from '../parts/entity-page.tsx';
 import { useLoad } from '../parts/load.ts';
-import { NameOf } from '../parts/names.tsx';
-import { Page, Time, Waiting } from '../parts/page.tsx';
+import { NameLink, NameOf } from '../parts/names.tsx';
+import { Facts, Page, Time, Waiting } from '../parts/page.tsx';
 import { trashing, useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { changesOf, limitFields, placeFields, valuesOf, withIssuer } from './group-fields.tsx';
@@ -84,68 +82,39 @@ function showing(group: Parameters<typeof SecretsDialog>[0]['group']): Verb {
   return { text: words.tryIt, dialog: (_, close) => <SecretsDialog group={group} onClose={close} /> };
 }
 
-function Row({ name, children }: { name: string; children: ComponentChildren }) {
-  return (
-    <div>
-      <dt>{name}</dt>
-      <dd>{children}</dd>
-    </div>
-  );
-}
-
 function About({ group }: { group: Group }) {
-  const { proof, issues, certificateAuthorityId, proofAuthorityId, organizationId, maxDevices } = group;
+  const { proof, issues, certificateAuthorityId, proofAuthorityId, maxDevices, validFrom, validUntil } = group;
+  const under = (id: string | null | undefined, more = '') =>
+    id && (
+      <div class="small soft">
+        <NameOf kind="certificateAuthority" id={id} />
+        {more}
+      </div>
+    );
   return (
     <section class="panel about">
-      <dl>
-        <Row name={words.state}>
-          <StateBadge group={group} />
-        </Row>
-        <Row name={words.enrolled}>{words.enrolledOf(group.enrolledCount, maxDevices)}</Row>
-        <Row name={words.proof}>
-          {words.proofs[proof]}
-          {proofAuthorityId && (
-            <div class="small soft">
-              <NameOf kind="certificateAuthority" id={proofAuthorityId} />
-            </div>
-          )}
-        </Row>
-        <Row name={words.issues}>
-          {words.issued[issues]}
-          {certificateAuthorityId && (
-            <div class="small soft">
-              <NameOf kind="certificateAuthority" id={certificateAuthorityId} />, {words.daysOf(group.certificateDays)}
-            </div>
-          )}
-        </Row>
-        <Row name={texts.devices.product}>
-          <Link href={`/products/${group.deviceTemplateId}`}>
-            <NameOf kind="deviceTemplate" id={group.deviceTemplateId} otherwise={texts.devices.product} />
-          </Link>
-        </Row>
-        <Row name={texts.devices.organization}>
-          <NameOf kind="organization" id={organizationId} otherwise={<span class="soft">{texts.none}</span>} />
-        </Row>
-        <Row name={words.pattern}>
-          <code>{group.serialNumberPattern}</code>
-        </Row>
-        {group.validFrom && (
-          <Row name={words.validFrom}>
-            <Time iso={group.validFrom} />
-          </Row>
-        )}
-        {group.validUntil && (
-          <Row name={words.validUntil}>
-            <Time iso={group.validUntil} />
-          </Row>
-        )}
-        <Row name={words.reprovision}>{words.reprovisions[group.reprovision]}</Row>
-        {group.hookUrl && (
-          <Row name={words.hookUrl}>
-            <code>{group.hookUrl}</code>
-          </Row>
-        )}
-      </dl>
+      <Facts
+        kind="pairs"
+        of={[
+          [words.state, <StateBadge group={group} />],
+          [words.enrolled, words.enrolledOf(group.enrolledCount, maxDevices)],
+          [words.proof, [words.proofs[proof], under(proofAuthorityId)]],
+          [
+            words.issues,
+            [words.issued[issues], under(certificateAuthorityId, `, ${words.daysOf(group.certificateDays)}`)],
+          ],
+          [
+            texts.devices.product,
+            <NameLink kind="deviceTemplate" id={group.deviceTemplateId} otherwise={texts.devices.product} />,
+          ],
+          [texts.devices.organization, <NameLink kind="organization" id={group.organizationId} />],
+          [words.pattern, <code>{group.serialNumberPattern}</code>],
+          validFrom !== null && [words.validFrom, <Time iso={validFrom} />],
+          validUntil !== null && [words.validUntil, <Time iso={validUntil} />],
+          [words.reprovision, words.reprovisions[group.reprovision]],
+          group.hookUrl !== null && [words.hookUrl, <code>{group.hookUrl}</code>],
+        ]}
+      />
     </section>
   );
 }

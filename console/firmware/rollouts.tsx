@@ -1,5 +1,4 @@
 /** Rollouts: by stage, with a picture of the states; paused, resumed, cancelled, tried again, undone. */
-import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { pageSize, readList, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
@@ -8,7 +7,7 @@ import { Select } from '../parts/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
-import { NameOf } from '../parts/names.tsx';
+import { NameLink } from '../parts/names.tsx';
 import { Page, Time, Waiting } from '../parts/page.tsx';
 import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -102,11 +101,7 @@ export function RolloutPage({ id }: { id: string }) {
             {
               name: 'device',
               label: words.device,
-              show: ({ deviceId }) => (
-                <Link href={`/devices/${deviceId}/firmware`}>
-                  <NameOf kind="device" id={deviceId} otherwise={<code>{deviceId}</code>} />
-                </Link>
-              ),
+              show: ({ deviceId }) => <NameLink kind="device" id={deviceId} part="/firmware" />,
             },
             { name: 'stage', label: words.stage, show: ({ stage }) => stage },
             ...deliveryColumns,

@@ -3,13 +3,14 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
+import { readConnectivity } from '../device/row.ts';
 import { SameSerial, useSameSerial } from '../devices/same-serial.tsx';
 import { BrokerWarning } from '../parts/broker-warning.tsx';
 import { Code } from '../parts/code.tsx';
 import { Field, Form, Select, type Values } from '../parts/form.tsx';
 import { listen, type Message } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
-import { Page, Panel } from '../parts/page.tsx';
+import { Facts, Page, Panel } from '../parts/page.tsx';
 import { Picker } from '../parts/picker.tsx';
 import { texts } from '../texts.ts';
 
@@ -117,32 +118,21 @@ interface Hearing {
 }
 
 function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
-  const { data } = useLoad(
-    () => unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id } } })),
-    [id],
-  );
+  const { data: connectivity } = useLoad(() => readConnectivity(id, true), [id]);
   const [tool, setTool] = useState<keyof typeof texts.tools>('mosquitto');
-  const connectivity = data?.connectivity;
   return (
     <div class="grid">
       <Panel title={words.secretOf(serialNumber)}>
         <p class="note warn">{words.secretOnce}</p>
         <Code label={words.secret} text={secret} />
         {connectivity && (
-          <dl>
-            <dt>{texts.host}</dt>
-            <dd>
-              <code>{connectivity.host}</code>
-            </dd>
-            <dt>{texts.port}</dt>
-            <dd>
-              <code>{connectivity.port}</code> {connectivity.tls ? 'TLS' : words.noTls}
-            </dd>
-            <dt>{texts.username}</dt>
-            <dd>
-              <code>{id}</code>
-            </dd>
-          </dl>
+          <Facts
+            of={[
+              [texts.host, <code>{connectivity.host}</code>],
+              [texts.port, [<code>{connectivity.port}</code>, connectivity.tls ? ' TLS' : ` ${words.noTls}`]],
+              [texts.username, <code>{id}</code>],
+            ]}
+          />
         )}
       </Panel>
       <Panel title={words.run}>

@@ -5,7 +5,7 @@ import { accountId } from '../app/session.ts';
 import { reasonOf } from '../device/refused.tsx';
 import { Ago } from '../parts/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { NameOf } from '../parts/names.tsx';
+import { NameLink } from '../parts/names.tsx';
 import { Badge, Page, Time } from '../parts/page.tsx';
 import { texts } from '../texts.ts';
 
@@ -27,14 +27,6 @@ export function HomeList({ list }: { list: string }) {
   );
 }
 
-function DeviceLink({ id }: { id: string }) {
-  return (
-    <Link href={`/devices/${id}`}>
-      <NameOf kind="device" id={id} />
-    </Link>
-  );
-}
-
 function Refusals() {
   const [search] = useSearchParams();
   const cause = search.get('cause') ?? '';
@@ -51,7 +43,7 @@ function Refusals() {
         return { results, ...(refusals.meta && { meta: refusals.meta }) };
       }}
       columns={[
-        { name: 'device', label: words.device, show: ({ deviceId }) => <DeviceLink id={deviceId} /> },
+        { name: 'device', label: words.device, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
         { name: 'time', label: texts.time, show: ({ time }) => <Ago iso={time} /> },
         {
           name: 'action',
@@ -85,7 +77,7 @@ function Certificates() {
         return { results, ...(mqttCertificates.meta && { meta: mqttCertificates.meta }) };
       }}
       columns={[
-        { name: 'device', label: words.device, show: ({ deviceId }) => <DeviceLink id={deviceId} /> },
+        { name: 'device', label: words.device, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
         { name: 'ends', label: words.ends, show: ({ validTo }) => <Time iso={validTo} /> },
         { name: 'subject', label: texts.device.subject, wrap: true, show: ({ subject }) => subject },
       ]}

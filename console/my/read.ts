@@ -2,6 +2,7 @@
 import { api, unwrap } from '../app/api.ts';
 import type { Entity } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
+import { readConnectivity, type Topic } from '../device/row.ts';
 
 export type Product = Entity<'deviceTemplate'>;
 /** What `expand` adds. */
@@ -31,15 +32,12 @@ export async function readMine(id: string): Promise<Mine> {
 }
 export type Mine = WithProduct<Entity<'device'>>;
 
-const readTopics = async (id: string) =>
-  (await unwrap(api.GET('/api/v1/devices/{id}/connectivity', { params: { path: { id }, query: { lines: false } } })))
-    .connectivity.topics;
-type Topics = Awaited<ReturnType<typeof readTopics>>;
-const products = new Map<string, Promise<Topics>>();
+const products = new Map<string, Promise<readonly Topic[]>>();
 
 /** How the product of a device calls its values: asked of one device of each product, once. */
-export function readCategories({ id, deviceTemplateId }: Card): Promise<Topics> {
-  const read = products.get(deviceTemplateId) ?? readTopics(id).catch(() => []);
+export function readCategories({ id, deviceTemplateId }: Card): Promise<readonly Topic[]> {
+  const topics = async () => (await readConnectivity(id)).topics;
+  const read = products.get(deviceTemplateId) ?? topics().catch(() => []);
   products.set(deviceTemplateId, read);
   return read;
 }
@@ -48,7 +46,7 @@ export const nameOf = ({ name, serialNumber }: { name?: unknown; serialNumber?: 
   typeof name === 'string' && name !== '' ? name : (serialNumber ?? '');
 
 /** The name and the unit of the value that matters; those of the only category where the product does not say which matters. */
-export function shownAs({ deviceTemplate }: Card, topics: Topics): { label: string; unit: string } {
+export function shownAs({ deviceTemplate }: Card, topics: readonly Topic[]): { label: string; unit: string } {
   const all = topics.flatMap(({ channel, categories }) => categories.map((one) => ({ ...one, channel })));
   const primary = deviceTemplate?.primary;
   const meant = primary

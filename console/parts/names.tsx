@@ -1,9 +1,11 @@
 /** Names of things by their ids: what is shown asks for them, fifty in one request. */
 import { type Signal, signal } from '@preact/signals';
 import type { ComponentChildren } from 'preact';
+import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { entityPaths } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
+import { texts } from '../words.ts';
 
 /** Kinds that have a name; logins are asked for in another way than the others. */
 const kinds = [
@@ -103,4 +105,27 @@ export function NameOf({
   const name = id ? nameOf(kind, id) : '';
   if (name === undefined) return <span aria-busy="true">…</span>;
   return <>{name ? <bdi>{name}</bdi> : otherwise}</>;
+}
+
+/** Things that have a page, and where it is. */
+const pages = { device: 'devices', organization: 'organizations', deviceTemplate: 'products' };
+
+/** The name of a thing, which leads to its page, or to a `part` of it. */
+export function NameLink({
+  kind,
+  id,
+  part = '',
+  otherwise = <code>{id}</code>,
+}: {
+  kind: keyof typeof pages;
+  id: string | null | undefined;
+  part?: string;
+  otherwise?: ComponentChildren;
+}) {
+  if (!id) return <span class="soft">{texts.none}</span>;
+  return (
+    <Link href={`/${pages[kind]}/${id}${part}`}>
+      <NameOf kind={kind} id={id} otherwise={otherwise} />
+    </Link>
+  );
 }

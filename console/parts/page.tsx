@@ -16,7 +16,7 @@ import { Heading, Loading } from './shown.tsx';
 import { Stale } from './stale.tsx';
 import { useTitle } from './title.ts';
 
-export { Badge, Loading, Online, Panel, Stat, Time, timeText } from './shown.tsx';
+export { Badge, type Fact, Facts, Loading, Online, Panel, Stat, Time, timeText } from './shown.tsx';
 
 export function Page({
   title,

@@ -1,5 +1,5 @@
 /** What every page shows, those of customers too: its heading, that something is read, times, and states. */
-import type { ComponentChildren, JSX } from 'preact';
+import { type ComponentChildren, Fragment, type JSX } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
 import { texts } from '../words.ts';
@@ -60,6 +60,20 @@ export const Panel = ({ title, kind, children, ...section }: PanelProps) => (
     {children}
   </section>
 );
+
+export type Fact = readonly [name: ComponentChildren, said: ComponentChildren] | false | undefined;
+
+/** Names, each with what is said of it beside it. `pairs` stand side by side, and `stacked` ones have it below. */
+export function Facts({ of, kind }: { of: readonly Fact[]; kind?: 'stacked' | 'pairs' | 'properties' }) {
+  const Pair = kind === 'pairs' || kind === 'properties' ? 'div' : Fragment;
+  const show = ([name, said]: Exclude<Fact, false | undefined>) => (
+    <Pair>
+      <dt>{name}</dt>
+      <dd>{said}</dd>
+    </Pair>
+  );
+  return <dl class={kind}>{of.map((fact) => fact && show(fact))}</dl>;
+}
 
 /** A figure of a `dl`. */
 export const Stat = ({ label, children }: { label: string; children: ComponentChildren }) => (

@@ -1,12 +1,11 @@
 /** People: end-users and account users, invited or with a password, and their roles. */
-import { Link } from 'wouter-preact';
 import { change, type Entity, make, readList, remove, type Slice } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import type { Values } from '../parts/form.tsx';
-import { NameOf } from '../parts/names.tsx';
+import { NameLink } from '../parts/names.tsx';
 import { NewPassword } from '../parts/new-password.tsx';
 import { Badge } from '../parts/page.tsx';
 import { creating, deletion, type Verb } from '../parts/verbs.tsx';
@@ -53,11 +52,7 @@ const name = { name: 'name', label: texts.name, show: ({ ownName }: EndUser) => 
 const organization = {
   name: 'organization',
   label: texts.devices.organization,
-  show: ({ organizationId }: EndUser) => (
-    <Link href={`/organizations/${organizationId}`}>
-      <NameOf kind="organization" id={organizationId} />
-    </Link>
-  ),
+  show: ({ organizationId }: EndUser) => <NameLink kind="organization" id={organizationId} />,
 };
 const others = [
   { name: 'role', label: texts.roles.one, show: ({ roleId }: { roleId: string }) => <RoleName id={roleId} /> },
