@@ -6,7 +6,8 @@ import { readMine } from '../my/read.ts';
 import { ActionButton, Form, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Panel, Time, timeText } from '../parts/page.tsx';
+import { Panel, Time, timeText } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -14,14 +15,6 @@ import { CommandFields, payloadOf } from './command-fields.tsx';
 import { commandVerbs, sendCommand } from './declared.tsx';
 
 const words = texts.commands;
-type Kind = 'good' | 'bad' | 'warn' | undefined;
-const kinds: Record<string, Kind> = {
-  sent: 'warn',
-  accepted: 'warn',
-  succeeded: 'good',
-  failed: 'bad',
-  timedOut: 'bad',
-};
 const hasEnded = (state: string) => !['queued', 'sent', 'accepted'].includes(state);
 
 export function Commands({ id }: { id: string }) {
@@ -75,11 +68,7 @@ export function Commands({ id }: { id: string }) {
         columns={[
           { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
           { name: 'name', label: words.name, show: ({ name }) => <b>{name}</b> },
-          {
-            name: 'state',
-            label: texts.devices.state,
-            show: ({ state }) => <Badge kind={kinds[state]} text={words.states[state]} />,
-          },
+          { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
           {
             name: 'payload',
             label: texts.payload,

@@ -5,13 +5,13 @@ import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
 import { readPublished } from '../firmware/packages.tsx';
 import { deliveryColumns } from '../firmware/progress.tsx';
-import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
-import { Badge, Facts, Loading, Panel, Time } from '../parts/page.tsx';
+import { Facts, Loading, Panel, Time } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { failed, toast } from '../parts/toast.tsx';
 import { useVerbs, type Verb, VerbButtons } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
@@ -138,10 +138,7 @@ export function Firmware({ device }: { device: DeviceRow }) {
               <Facts
                 of={[
                   [texts.firmware.version, update.firmwareVersion],
-                  [
-                    texts.devices.state,
-                    <Badge kind={deliveryKinds[update.state]} text={texts.firmware.states[update.state]} />,
-                  ],
+                  [texts.devices.state, <State of={update.state} />],
                   update.message !== null && [texts.message, update.message],
                   [words.updated, <Time iso={update.updated} />],
                   [words.deadline, <Time iso={update.deadline} />],

@@ -2,12 +2,12 @@
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
-import { deliveryKinds } from '../firmware/states.ts';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameLink } from '../parts/names.tsx';
-import { Badge, type Fact, Facts, Loading, Panel, Time } from '../parts/page.tsx';
+import { type Fact, Facts, Loading, Panel, Time } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';
@@ -163,8 +163,7 @@ function FirmwareLine({ device }: { device: DeviceRow }) {
       <VersionSource of={device} />
       {data && data.firmwareVersion !== firmwareVersion && (
         <div class="small">
-          <Link href={`/devices/${id}/firmware`}>{words.updateTo(data.firmwareVersion)}</Link>{' '}
-          <Badge kind={deliveryKinds[data.state]} text={texts.firmware.states[data.state]} />
+          <Link href={`/devices/${id}/firmware`}>{words.updateTo(data.firmwareVersion)}</Link> <State of={data.state} />
         </div>
       )}
     </>

@@ -11,32 +11,19 @@ import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge, Page, Time, Waiting } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { stations } from './stations.tsx';
 
 const words = texts.factory;
-const kinds: Record<string, 'good' | 'bad' | 'warn'> = {
-  succeeded: 'good',
-  failed: 'bad',
-  running: 'warn',
-  pending: 'warn',
-};
-
-const rowKinds: Record<string, 'good' | 'bad'> = { done: 'good', failed: 'bad' };
-
-interface Ended {
-  state: keyof typeof words.states;
-  done: number;
-  failed: number;
-  skipped: number;
-}
+type Ended = Pick<Entity<'job'>, 'state' | 'done' | 'failed' | 'skipped'>;
 
 /** A job that has come to its end is no success if a row failed, or if all were skipped. */
-function State({ of: { state, done, failed, skipped } }: { of: Ended }) {
+function JobState({ of: { state, done, failed, skipped } }: { of: Ended }) {
   if (state === 'succeeded' && failed > 0) return <Badge kind="warn" text={words.endedWithFailures} />;
   if (state === 'succeeded' && done === 0 && skipped > 0) return <Badge kind="warn" text={words.nothingDone} />;
-  return <Badge kind={kinds[state]} text={words.states[state]} />;
+  return <State of={state} />;
 }
 
 function nameOf({ action, command }: Pick<Entity<'job'>, 'action' | 'command'>): string {
@@ -58,7 +45,7 @@ const jobs: EntityList<Entity<'job'>> = {
       label: words.action,
       show: (job) => `${nameOf(job)}${job.dryRun ? ` (${words.dryRun})` : ''}`,
     },
-    { name: 'state', label: texts.devices.state, show: (job) => <State of={job} /> },
+    { name: 'state', label: texts.devices.state, show: (job) => <JobState of={job} /> },
     { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
   ],
   create: () =>
@@ -143,7 +130,7 @@ function Job({ id }: { id: string }) {
       <div class="stack">
         <section class="panel">
           <p class="row">
-            <State of={job} /> {words.doneOf(job)} {job.reason}
+            <JobState of={job} /> {words.doneOf(job)} {job.reason}
           </p>
           {isRunning && <Progress job={job} />}
           {hasResults && <Results id={id} destroy={<VerbButtons verbs={[destroying]} start={start} />} />}
@@ -160,11 +147,7 @@ function Job({ id }: { id: string }) {
           }}
           columns={[
             { name: 'row', label: words.row, show: ({ row }) => row },
-            {
-              name: 'state',
-              label: texts.devices.state,
-              show: ({ state }) => <Badge kind={rowKinds[state]} text={words.rowStates[state]} />,
-            },
+            { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
             {
               name: 'serialNumber',
               label: texts.devices.serialNumber,

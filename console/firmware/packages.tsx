@@ -7,7 +7,7 @@ import { can } from '../app/session.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
-import { Badge } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { creating, trashing } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
@@ -41,13 +41,7 @@ export const packages: EntityList<Package> = {
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
     { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },
-    {
-      name: 'state',
-      label: texts.devices.state,
-      show: ({ state }) => (
-        <Badge kind={state === 'published' ? 'good' : undefined} text={words.packageStates[state]} />
-      ),
-    },
+    { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
     { name: 'devices', label: texts.places.devices, show: ({ deviceCount = 0 }) => deviceCount.toLocaleString() },
     {
       name: 'files',

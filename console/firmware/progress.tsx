@@ -4,13 +4,26 @@ import type { Entity } from '../app/entities.ts';
 import { Ago } from '../parts/ago.tsx';
 import type { Column } from '../parts/lists/table.tsx';
 import { NameOf } from '../parts/names.tsx';
-import { Badge, Panel, Stat, Time } from '../parts/page.tsx';
+import { Panel, Stat, Time } from '../parts/page.tsx';
 import { ShareList } from '../parts/shares.tsx';
+import { State } from '../parts/state.tsx';
 import { texts } from '../texts.ts';
-import { deliveryKinds, deliveryStates, rolloutKinds } from './states.ts';
 
 const words = texts.firmware;
 type Rollout = Entity<'firmwareRollout'>;
+/** In the order in which a device comes through them. */
+export const deliveryStates = [
+  'succeeded',
+  'installing',
+  'downloaded',
+  'downloading',
+  'offered',
+  'pending',
+  'failed',
+  'timedOut',
+  'superseded',
+  'cancelled',
+] as const;
 interface Delivery {
   id: string;
   state: (typeof deliveryStates)[number];
@@ -19,21 +32,13 @@ interface Delivery {
   updated: string;
 }
 
-export function StateBadge({ state }: { state: Rollout['state'] }) {
-  return <Badge kind={rolloutKinds[state]} text={words.rolloutStates[state]} />;
-}
-
 const sumOf = (counts: Rollout['counts'], states: readonly (typeof deliveryStates)[number][]) =>
   states.reduce((sum, state) => sum + counts[state], 0);
 const endStates = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled'] as const;
 
 /** Of a delivery: its state, what the device has said, and when. */
 export const deliveryColumns: Column<Delivery>[] = [
-  {
-    name: 'state',
-    label: texts.devices.state,
-    show: ({ state }) => <Badge kind={deliveryKinds[state]} text={words.states[state]} />,
-  },
+  { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
   {
     name: 'message',
     label: texts.message,
@@ -47,7 +52,7 @@ export const deliveryColumns: Column<Delivery>[] = [
 export function Bar({ counts }: { counts: Rollout['counts'] }) {
   const total = sumOf(counts, deliveryStates);
   const parts = deliveryStates.filter((state) => counts[state] > 0);
-  const said = parts.map((state) => `${words.states[state]} ${counts[state].toLocaleString()}`).join(', ');
+  const said = parts.map((state) => `${texts.states[state]} ${counts[state].toLocaleString()}`).join(', ');
   if (total === 0) return <span class="soft">{words.noDevices}</span>;
   // A drawing, because the page takes no styles from attributes.
   return (
@@ -89,7 +94,7 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
   return (
     <section class="panel">
       <p class="row">
-        <StateBadge state={rollout.state} />
+        <State of={rollout.state} />
         {rollout.reason && <span>{rollout.reason}</span>}
         <span class="soft small">
           {words.started} <Time iso={rollout.startAt} />
@@ -116,7 +121,7 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
               <svg class="key" viewBox="0 0 10 10" aria-hidden="true">
                 <rect class={`part ${one}`} width="10" height="10" rx="2" />
               </svg>
-              {words.states[one]} <b>{counts[one].toLocaleString()}</b>
+              {texts.states[one]} <b>{counts[one].toLocaleString()}</b>
             </li>
           ))}
       </ul>

@@ -9,11 +9,11 @@ import { useParam } from '../parts/lists/param.ts';
 import { useLoad } from '../parts/load.ts';
 import { NameLink } from '../parts/names.tsx';
 import { Page, Time, Waiting } from '../parts/page.tsx';
+import { State } from '../parts/state.tsx';
 import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { NewRollout } from './new-rollout.tsx';
-import { Bar, deliveryColumns, Failures, Progress, StateBadge } from './progress.tsx';
-import { deliveryStates } from './states.ts';
+import { Bar, deliveryColumns, deliveryStates, Failures, Progress } from './progress.tsx';
 
 const words = texts.firmware;
 
@@ -48,7 +48,7 @@ export const rollouts: EntityList<Rollout> = {
   href: ({ id }) => `/firmware/rollouts/${id}`,
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
-    { name: 'state', label: texts.devices.state, show: ({ state }) => <StateBadge state={state} /> },
+    { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
     { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${stage ?? 0} / ${stages.length}` },
     { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
     { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
@@ -81,7 +81,7 @@ export function RolloutPage({ id }: { id: string }) {
             label={texts.devices.state}
             value={state}
             onText={setState}
-            options={[['', texts.all], ...deliveryStates.map((one) => [one, words.states[one]] as const)]}
+            options={[['', texts.all], ...deliveryStates.map((one) => [one, texts.states[one]] as const)]}
           />
         </div>
         <Listing
