@@ -96,12 +96,6 @@ const english = {
     superseded: 'Replaced by a later update',
     timedOut: 'Timed out',
   },
-  asJson: 'As JSON.',
-  noJson: (name: string) => `${name} is not JSON.`,
-  range: (min?: number, max?: number) => {
-    if (min === undefined) return max === undefined ? '' : `At most ${number(max)}.`;
-    return max === undefined ? `At least ${number(min)}.` : `From ${number(min)} to ${number(max)}.`;
-  },
   previous: 'Previous',
   next: 'Next',
   selectAll: 'Select all rows of this page',
@@ -531,9 +525,6 @@ const english = {
       subscribe: 'Subscribe to topics of this device only.',
     },
     noRefusals: 'Nothing was refused.',
-    event: 'Event',
-    outcome: 'Outcome',
-    actor: 'By',
     noHistory: 'No events yet.',
     fields: {
       name: 'Name',
@@ -1382,7 +1373,6 @@ const english = {
     others: 'Other limits',
     othersHint: 'They bound single requests, connections and messages, so nothing is counted up.',
     percent: (percent: number) => `${percent} %`,
-    stored: 'Stored',
     messagesStored: 'Messages and log entries',
     points: 'Points',
     logs: 'Log entries',
@@ -1457,11 +1447,7 @@ const english = {
     noProblems: 'The broker, the registry and the message store work.',
     healthHint: 'As /health/ready says it to load balancers. Read again every five seconds.',
     healthClosed: 'The operator of this service has closed its health to others.',
-    usage: 'Usage',
-    used: 'Used',
-    limit: 'Limit',
     unlimited: 'No limit',
-    variable: 'Setting',
   },
   branding: {
     title: 'What customers see',
@@ -1596,7 +1582,6 @@ const english = {
       bridgeChanged: 'Bridges',
       accountUserCreated: 'Account users',
     } as Record<string, string>,
-    more: 'More …',
   },
 };
 
