@@ -54,7 +54,7 @@ function Own() {
       <Panel title={me.value?.emailAddress ?? ''}>
         <Facts
           of={[
-            [words.kind, words.kinds[me.value?.kind ?? ''] ?? me.value?.kind],
+            [texts.role, words.kinds[me.value?.kind ?? ''] ?? me.value?.kind],
             [words.accountId, <code>{accountId.value}</code>],
             [words.sessionEnds, <Time iso={me.value?.sessionExpires} />],
           ]}

@@ -1,5 +1,4 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
-
 import { auditEvents } from '../../src/operations/audit/events.ts';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
@@ -50,7 +49,7 @@ export function Audit() {
       <search class="toolbar">
         <Select label={words.event} value={event} onText={setEvent} options={[['', texts.all], ...eventOptions]} />
         <Select
-          label={words.outcome}
+          label={texts.outcome}
           value={outcome}
           onText={setOutcome}
           options={[
@@ -66,8 +65,8 @@ export function Audit() {
           none={words.anybody}
           onText={(chosen) => loginOf(chosen).then(setActor, failed)}
         />
-        <Picker kind="device" label={words.target} value={targetId} none={words.anything} onText={setTarget} />
-        <Field label={words.from} type="date" value={from} onText={setFrom} />
+        <Picker kind="device" label={texts.device.one} value={targetId} none={words.anything} onText={setTarget} />
+        <Field label={texts.since} type="date" value={from} onText={setFrom} />
       </search>
       <Listing
         label={words.title}

@@ -76,7 +76,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
           </p>
         )}
       </Form>
-      <h3>{words.preview}</h3>
+      <h3>{texts.preview}</h3>
       <Preview branding={shown} />
       <p class="gap">
         <a href={`/claim?account=${accountId.value}`} target="_blank" rel="noreferrer">

@@ -51,7 +51,7 @@ export function SecondFactor({ userId }: { userId: string }) {
           <ActionButton label={words.setUp} act={begin} onError={failed} />
           <details class="gap">
             <summary>{words.removeOwn}</summary>
-            <Form save={remove} verb={words.remove} danger>
+            <Form save={remove} verb={texts.remove} danger>
               <Field
                 label={texts.signIn.code}
                 name="code"

@@ -45,7 +45,7 @@ export const tokens: EntityList<Token> = {
     { name: 'name', label: texts.name, show: ({ name }) => name },
     ...(whose === 'all' ? [owner] : []),
     { name: 'rights', label: words.may, wrap: true, show: (token) => <May of={token} /> },
-    { name: 'expires', label: words.expires, show: ({ expiresAt }) => <Time iso={expiresAt} /> },
+    { name: 'expires', label: texts.validUntil, show: ({ expiresAt }) => <Time iso={expiresAt} /> },
     {
       name: 'used',
       label: words.lastUsed,
@@ -85,7 +85,7 @@ const newToken = () =>
     values: { until: dateIn(usualDays), may: 'all' },
     fields: ({ may }) => [
       { name: 'name', label: texts.name, required: true },
-      { name: 'until', label: words.expires, type: 'date', min: dateIn(0), max: dateIn(maxDays), required: true },
+      { name: 'until', label: texts.validUntil, type: 'date', min: dateIn(0), max: dateIn(maxDays), required: true },
       can('read', 'organization') && {
         name: 'organizationId',
         label: words.organization,
@@ -99,7 +99,7 @@ const newToken = () =>
       const expiresAt = new Date(`${until}T23:59:59`).toISOString();
       const body = { name, expiresAt, organizationId, ...(may === 'some' && { rights: rightsIn(ticks) }) };
       const { token } = (await unwrap(api.POST('/api/v1/tokens', { body }))).token;
-      return { said: '', note: <Once says={words.once} label={words.text} text={token} /> };
+      return { said: '', note: <Once says={texts.tokenOnce} label={texts.token} text={token} /> };
     },
   });
 

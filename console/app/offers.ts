@@ -89,10 +89,10 @@ export function ownOffers(places: readonly Place[], typed: string, go: Go, onKey
         go(path);
       };
       const isShown = placeAt(path) !== undefined && can('create', kind);
-      return isShown ? [{ key: name, group: words.actions, icon: 'more' as const, name, run }] : [];
+      return isShown ? [{ key: name, group: texts.actions, icon: 'more' as const, name, run }] : [];
     }),
-    { key: 'keys', group: words.actions, icon: 'more', name: texts.keys.title, run: onKeys },
-    { key: 'out', group: words.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
+    { key: 'keys', group: texts.actions, icon: 'more', name: texts.keys.title, run: onKeys },
+    { key: 'out', group: texts.actions, icon: 'close', name: texts.signOut, run: () => void signOut() },
   ];
   // Without a text the list is short: what everybody looks for has a place.
   return offers.filter(({ name, group, others = '' }) =>

@@ -40,7 +40,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
       const body = { accountId: accountId.value, entityId: id, entityType: 'device' as const };
       const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
       const { secret } = mqttCredential;
-      return { said: '', note: <Once says={texts.firstDevice.secretOnce} label={words.secret} text={secret} /> };
+      return { said: '', note: <Once says={texts.firstDevice.secretOnce} label={texts.secret} text={secret} /> };
     },
   };
   const shown = (
@@ -51,7 +51,7 @@ function Secret({ device: { id, serialNumber }, onChanged }: { device: DeviceRow
     </>
   );
   return (
-    <Panel title={words.secret}>
+    <Panel title={texts.secret}>
       {isCustomer() ? (
         // A product of a customer works; who builds devices finds it.
         <details>
@@ -146,7 +146,7 @@ function Explain({ id }: { id: string }) {
     <Panel title={words.explain}>
       <Form light save={ask} verb={words.ask}>
         <Picker kind="anyone" label={words.principal} name="who" />
-        <Select label={words.action} name="action" options={actions.map((one) => [one, words.actions[one]] as const)} />
+        <Select label={texts.action} name="action" options={actions.map((one) => [one, words.actions[one]] as const)} />
       </Form>
       {said && (
         <p class={said.allowed ? 'note good' : 'note bad'} role="status">
@@ -169,7 +169,7 @@ function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => vo
   return (
     <Panel title={words.replace}>
       <p>{words.replaceHint}</p>
-      {secret && <Code label={words.secret} text={secret} />}
+      {secret && <Code label={texts.secret} text={secret} />}
       <Form save={replace} verb={words.replace} danger>
         <Field label={words.newSerial} name="serialNumber" required />
       </Form>
@@ -178,13 +178,13 @@ function Replace({ device, onChanged }: { device: DeviceRow; onChanged: () => vo
 }
 
 const certificatesOf = (device: string): EntityList<Entity<'mqttCertificate'>> => ({
-  label: words.certificates,
+  label: texts.enrollment.tabs.certificates,
   kind: 'mqttCertificate',
   empty: words.noCertificates,
   load: (page) => readList('mqttCertificate', page, { entityId: device }),
   columns: [
     { name: 'subject', label: words.subject, wrap: true, show: ({ subject }) => subject },
-    { name: 'validTo', label: words.validTo, show: ({ validTo }) => <Time iso={validTo} /> },
+    { name: 'validTo', label: texts.validUntil, show: ({ validTo }) => <Time iso={validTo} /> },
   ],
   create: () =>
     can('create', 'mqttCertificate') &&
@@ -202,7 +202,7 @@ function Certificates({ id }: { id: string }) {
   const certificates = useMemo(() => certificatesOf(id), [id]);
   return (
     <div class="panel">
-      <EntityPart of={certificates} heading={words.certificates} />
+      <EntityPart of={certificates} heading={texts.enrollment.tabs.certificates} />
     </div>
   );
 }

@@ -68,7 +68,7 @@ export function Commands({ id }: { id: string }) {
         columns={[
           { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
           { name: 'name', label: words.name, show: ({ name }) => <b>{name}</b> },
-          { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
+          { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
           {
             name: 'payload',
             label: texts.payload,

@@ -1,5 +1,4 @@
 /** One device: what it is, what it says, what it is allowed, and what can be done with it. */
-
 import { Link } from 'wouter-preact';
 import { change } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
@@ -87,8 +86,8 @@ export function Device({ id, tab }: { id: string; tab: string }) {
 function verbsOf(device: DeviceRow): Verbs {
   const to = (tab: string) => async () => ({ said: '', to: `/devices/${device.id}/${tab}` });
   return [
-    can('create', 'command') && { text: words.command, run: to('commands') },
-    { text: words.updateVerb, run: to('firmware') },
+    can('create', 'command') && { text: texts.commands.name, run: to('commands') },
+    { text: texts.device.update, run: to('firmware') },
     can('update', 'device') && {
       text: texts.move,
       form: {
@@ -97,7 +96,7 @@ function verbsOf(device: DeviceRow): Verbs {
         values: device,
         fields: () => [
           words.moveSays,
-          { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
+          { name: 'organizationId', label: texts.organization, pick: 'organization', none: texts.none },
         ],
         save: async ({ organizationId = null }: { organizationId?: string | null } & Values) => {
           await change('device', device, { organizationId });

@@ -76,7 +76,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
           {can('read', 'organization') && (
             <Picker
               kind="organization"
-              label={texts.devices.organization}
+              label={texts.organization}
               name="organizationId"
               none={texts.none}
               value={base.organizationId ?? ''}

@@ -138,7 +138,7 @@ export function Firmware({ device }: { device: DeviceRow }) {
               <Facts
                 of={[
                   [texts.firmware.version, update.firmwareVersion],
-                  [texts.devices.state, <State of={update.state} />],
+                  [texts.state, <State of={update.state} />],
                   update.message !== null && [texts.message, update.message],
                   [words.updated, <Time iso={update.updated} />],
                   [words.deadline, <Time iso={update.deadline} />],

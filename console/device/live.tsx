@@ -99,7 +99,7 @@ export function Live({ device }: { device: DeviceRow }) {
           <Panel title={words.publish}>
             <Form light save={publish} verb={words.publishVerb}>
               <Select
-                label={words.channel}
+                label={texts.channel}
                 name="topic"
                 options={publishable.map(({ topic, channel }) => [topic, channel] as const)}
               />

@@ -31,9 +31,9 @@ export function Messages({ messages, topics }: { messages: readonly Shown[]; top
         <thead>
           <tr>
             <th class="tick">
-              <span class="hidden">{words.raw}</span>
+              <span class="hidden">{texts.message}</span>
             </th>
-            {[texts.time, words.channel, words.category, words.value].map((label) => (
+            {[texts.time, texts.channel, texts.category, texts.value].map((label) => (
               <th key={label} scope="col">
                 {label}
               </th>

@@ -94,7 +94,7 @@ function About({ device }: { device: DeviceRow }) {
   return (
     <section class="panel about">
       <div class="row heading apart">
-        <h2>{words.about}</h2>
+        <h2>{texts.about}</h2>
         <Link class="small" href={`/devices/${id}/fields`}>
           {words.editFields}
         </Link>
@@ -102,19 +102,16 @@ function About({ device }: { device: DeviceRow }) {
       <Facts
         of={[
           [texts.devices.connected, <Connection device={device} />],
+          [texts.product, <NameLink kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.product} />],
+          [texts.organization, <Owner of={device} />],
           [
-            texts.devices.product,
-            <NameLink kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.devices.product} />,
-          ],
-          [texts.devices.organization, <Owner of={device} />],
-          [
-            texts.devices.state,
+            texts.state,
             <>
               {texts.devices.states[provisioningState] ?? provisioningState}
               <div class="small soft">{texts.devices.stateHints[provisioningState]}</div>
             </>,
           ],
-          [texts.devices.firmware, <FirmwareLine device={device} />],
+          [texts.places.firmware, <FirmwareLine device={device} />],
           ...fields.filter(({ value }) => value !== null).map(({ label, value }): Fact => [label, value]),
           [words.id, <code>{id}</code>],
         ]}

@@ -44,7 +44,7 @@ export function Range({
       <details>
         <summary>{words.typed}</summary>
         {isKnown && (
-          <Form key={of} save={save} verb={words.show}>
+          <Form key={of} save={save} verb={texts.show}>
             <div class="grid fields">
               {(['from', 'to'] as const).map((name) => (
                 <Field

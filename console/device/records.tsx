@@ -1,5 +1,4 @@
 /** The records of a device: its log, refusals, and changes. */
-
 import { Link } from 'wouter-preact';
 import { auditColumns } from '../account/audit.tsx';
 import { api, unwrap } from '../app/api.ts';
@@ -95,10 +94,10 @@ export function Refusals({ id }: { id: string }) {
         { name: 'time', label: texts.time, show: ({ time }) => <Time iso={time} /> },
         {
           name: 'action',
-          label: words.action,
+          label: texts.action,
           show: ({ action }) => <Badge kind="bad" text={words.refused[action]} />,
         },
-        { name: 'reason', label: words.reason, wrap: true, show: (one) => reasonOf(one, id) },
+        { name: 'reason', label: texts.reason, wrap: true, show: (one) => reasonOf(one, id) },
         {
           name: 'do',
           label: words.whatToDo,
@@ -107,7 +106,7 @@ export function Refusals({ id }: { id: string }) {
         },
         { name: 'topic', label: words.topic, wrap: true, show: ({ topic }) => <code>{topic}</code> },
       ]}
-      empty={<p>{words.noRefusals}</p>}
+      empty={<p>{texts.noRefusals}</p>}
     />
   );
 }

@@ -143,7 +143,7 @@ export function Series({ device }: { device: DeviceRow }) {
     <section class="panel">
       <div class="toolbar">
         <Select
-          label={words.channel}
+          label={texts.channel}
           value={chosen?.channel}
           options={(stored ?? []).map(({ channel }) => [channel, channel] as const)}
           onText={(channel) => set({ channel })}
@@ -155,7 +155,7 @@ export function Series({ device }: { device: DeviceRow }) {
           onText={(range) => set({ range, from: '', to: '' })}
         />
         <Select
-          label={words.rollup}
+          label={texts.value}
           value={aggregate}
           options={aggregates.map((one) => [one, texts.charts.aggregates[one]] as const)}
           onText={(value) => set({ value: value as Aggregate })}

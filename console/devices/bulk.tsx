@@ -150,7 +150,7 @@ export function Run({
           verb={words.dryRun}
           onCancel={onClose}
         >
-          <Picker kind="organization" label={texts.devices.organization} name="organizationId" none={texts.none} />
+          <Picker kind="organization" label={texts.organization} name="organizationId" none={texts.none} />
           <Check label={words.keepHistory} name="keepHistory" value="true" />
         </Form>
       ) : action === 'command' ? (

@@ -21,8 +21,8 @@ const ofField = 'field:';
 const ofValue = 'value:';
 
 export const columns: readonly Column<Row>[] = [
-  { name: 'serialNumber', label: words.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
-  { name: 'name', label: words.name, show: ({ name }) => name ?? '–' },
+  { name: 'serialNumber', label: texts.serialNumber, sort: 'serialNumber', show: ({ serialNumber }) => serialNumber },
+  { name: 'name', label: texts.name, show: ({ name }) => name ?? '–' },
   {
     name: 'connected',
     label: words.connected,
@@ -30,25 +30,25 @@ export const columns: readonly Column<Row>[] = [
   },
   {
     name: 'provisioningState',
-    label: words.state,
+    label: texts.state,
     sort: 'provisioningState',
     show: (row) => <Badge text={words.states[row.provisioningState] ?? row.provisioningState} />,
   },
   {
     name: 'product',
-    label: words.product,
+    label: texts.product,
     sort: 'deviceTemplateId',
     show: ({ deviceTemplate }) => deviceTemplate?.name ?? '–',
   },
   {
     name: 'organization',
-    label: words.organization,
+    label: texts.organization,
     sort: 'organizationId',
     show: ({ organization }) => organization?.name ?? '–',
   },
   {
     name: 'firmwareVersion',
-    label: words.firmware,
+    label: texts.places.firmware,
     sort: 'firmwareVersion',
     show: (row) => row.firmwareVersion ?? '–',
   },
@@ -127,7 +127,7 @@ export function Columns({
       <p class="hint">{words.valueColumnsHint(maxValues)}</p>
       {names.map((name) => check(`${ofValue}${name}`, labelOf(name, said), chosen.length >= maxValues))}
       <ErrorNote error={error} />
-      {fields.length > 0 && <h3>{words.customColumns}</h3>}
+      {fields.length > 0 && <h3>{texts.products.fields}</h3>}
       {fields.map((name) => check(`${ofField}${name}`, name))}
       <CloseButton onClose={onClose} primary />
     </Dialog>
@@ -137,5 +137,5 @@ export function Columns({
 /** Two products may say the same name in two ways: the channel tells them apart. */
 function labelOf(name: string, said: readonly Said[]): string {
   const found = said.find((one) => one.name === name);
-  return name === primaryName ? words.primaryValue : found ? `${found.label} (${found.channel})` : name;
+  return name === primaryName ? texts.value : found ? `${found.label} (${found.channel})` : name;
 }

@@ -144,7 +144,7 @@ function Counts() {
   const { data } = useLoad(() => unwrap(api.GET('/api/v1/devices/counts', { params: { query } })), [], 15_000);
   const counts = data?.counts;
   const stats: [string, number | undefined][] = [
-    [words.total, counts?.total],
+    [texts.places.devices, counts?.total],
     [texts.online, counts?.connected],
     ...['defined', 'activated', 'associated'].map(
       (state) =>
@@ -184,10 +184,10 @@ function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   return (
     <Dialog title={words.new} onClose={onClose}>
       <Form save={save} verb={same ? words.makeAnother : texts.create} onCancel={onClose}>
-        <Field label={words.serialNumber} name="serialNumber" required />
+        <Field label={texts.serialNumber} name="serialNumber" required />
         <SameSerial same={same} />
-        <Picker kind="product" label={words.product} name="deviceTemplateId" none={words.defaultProduct} />
-        <Picker kind="organization" label={words.organization} name="organizationId" none={texts.none} />
+        <Picker kind="product" label={texts.product} name="deviceTemplateId" none={words.defaultProduct} />
+        <Picker kind="organization" label={texts.organization} name="organizationId" none={texts.none} />
       </Form>
     </Dialog>
   );

@@ -228,8 +228,8 @@ const sumOf = (parts: readonly Part[], state: State) => parts.reduce((sum, part)
 type TriedRow = { id: string; line: number; serialNumber: string; says: string; state: string };
 const triedColumns: Column<TriedRow>[] = [
   { name: 'line', label: words.line, show: ({ line }) => line },
-  { name: 'serialNumber', label: texts.devices.serialNumber, show: ({ serialNumber }) => <bdi>{serialNumber}</bdi> },
-  { name: 'state', label: words.outcome, show: ({ state }) => words.outcomes[state] ?? state },
+  { name: 'serialNumber', label: texts.serialNumber, show: ({ serialNumber }) => <bdi>{serialNumber}</bdi> },
+  { name: 'state', label: texts.outcome, show: ({ state }) => words.outcomes[state] ?? state },
   { name: 'says', label: words.with, wrap: true, show: ({ says }) => <bdi>{says}</bdi> },
 ];
 

@@ -46,14 +46,14 @@ export function Toolbar({
       {can('read', 'deviceTemplate') && (
         <Picker
           kind="product"
-          label={words.product}
+          label={texts.product}
           none={texts.all}
           value={search.get('product') ?? ''}
           onText={(product) => set({ product })}
         />
       )}
       <Select
-        label={words.state}
+        label={texts.state}
         value={search.get('state') ?? ''}
         onText={(state) => set({ state })}
         options={[['', texts.all], ...Object.entries(words.states)]}

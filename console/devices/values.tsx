@@ -46,7 +46,7 @@ export const readSaid = async (product?: string) =>
 
 export function valueColumn(column: string, name: string, said: readonly Said[]): Column<Row> {
   const isPrimary = name === primaryName;
-  const label = isPrimary ? texts.devices.primaryValue : (said.find((one) => one.name === name)?.label ?? name);
+  const label = isPrimary ? texts.value : (said.find((one) => one.name === name)?.label ?? name);
   const show = ({ values, deviceTemplateId, deviceTemplate }: Row) => {
     const found = values?.[name];
     if (!found) return '–';

@@ -25,12 +25,12 @@ export const authorities: EntityList<Authority> = {
     { name: 'name', label: texts.name, show: ({ name }) => name },
     {
       name: 'kind',
-      label: texts.programs.kind,
-      show: ({ issuing }) => (issuing ? words.issues : words.kinds.registered),
+      label: texts.kind,
+      show: ({ issuing }) => (issuing ? texts.enrollment.authorities.kinds.issuing : words.kinds.registered),
     },
     {
       name: 'state',
-      label: texts.enrollment.state,
+      label: texts.state,
       show: ({ state }) => <Badge kind={state === 'active' ? 'good' : 'warn'} text={words.states[state]} />,
     },
     {
@@ -76,7 +76,7 @@ const newAuthority = creating(texts.enrollment.new.authorities, {
   values: { kind: 'registered' },
   fields: ({ kind }) => [
     { name: 'name', label: texts.name, required: true },
-    { name: 'kind', label: texts.programs.kind, options: Object.entries(words.kinds) },
+    { name: 'kind', label: texts.kind, options: Object.entries(words.kinds) },
     <p class="soft small">{words.hints[kind as keyof typeof words.hints]}</p>,
     kind === 'registered' && pem,
   ],
@@ -157,7 +157,7 @@ function listing({ id, name }: Authority): Verb {
     verb: words.uploadList,
     fields: () => [
       words.uploadListHint,
-      { name: 'file', label: words.file, type: 'file', required: true, accept: '.crl,.pem,application/pkix-crl' },
+      { name: 'file', label: texts.file, type: 'file', required: true, accept: '.crl,.pem,application/pkix-crl' },
     ],
     save: async (_, form) => {
       const file = new FormData(form).get('file') as File;

@@ -34,7 +34,7 @@ export const certificates: EntityList<Certificate> = {
   columns: [
     {
       name: 'device',
-      label: words.device,
+      label: texts.device.one,
       show: ({ entityId }) => <NameLink kind="device" id={entityId} part="/access" />,
     },
     { name: 'ends', label: words.ends, show: ({ validTo }) => <Ends validTo={validTo} /> },

@@ -74,8 +74,8 @@ function AuthorityPicker({ label, isIssuing, ...chosen }: Chosen & { label: stri
 export function placeFields(proof: string | undefined): FieldsOf {
   return ({ issues }) => [
     { name: 'name', label: texts.name, required: true, placeholder: words.nameExample },
-    { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
-    { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
+    { name: 'deviceTemplateId', label: texts.product, pick: 'product' },
+    { name: 'organizationId', label: texts.organization, pick: 'organization', none: texts.none },
     proof === 'certificate' && {
       name: 'proofAuthorityId',
       choice: (chosen) => <AuthorityPicker label={words.proofAuthority} isIssuing={false} {...chosen} />,
@@ -96,7 +96,7 @@ export const limitFields: FieldsOf = () => [
   { name: 'serialNumberPattern', label: words.pattern, maxLength: 255, hint: words.patternHint },
   { name: 'maxDevices', label: words.maxDevices, type: 'number', min: '1' },
   { name: 'validFrom', label: words.validFrom, type: 'datetime-local' },
-  { name: 'validUntil', label: words.validUntil, type: 'datetime-local' },
+  { name: 'validUntil', label: texts.validUntil, type: 'datetime-local' },
   { name: 'reprovision', label: words.reprovision, options: Object.entries(words.reprovisions) },
   { name: 'overlapDays', label: words.overlapDays, type: 'number', min: '1', max: '90', hint: words.overlapHint },
   {

@@ -23,7 +23,7 @@ export const refusalsOf = (group: string): EntityList<Refusal> => ({
   label: words.refusals,
   kind: 'enrollmentGroup',
   param: 'refusals',
-  empty: words.noRefusals,
+  empty: texts.noRefusals,
   every: liveEvery,
   newestFirst: true,
   load: (page) => readRefusals(group, page),
@@ -31,17 +31,17 @@ export const refusalsOf = (group: string): EntityList<Refusal> => ({
     { name: 'time', label: texts.time, show: ({ time }) => <Ago iso={time} /> },
     {
       name: 'serialNumber',
-      label: texts.devices.serialNumber,
+      label: texts.serialNumber,
       wrap: true,
       show: ({ serialNumber }) => serialNumber ?? dash,
     },
-    { name: 'reason', label: texts.device.reason, wrap: true, show: ({ reason }) => reason },
+    { name: 'reason', label: texts.reason, wrap: true, show: ({ reason }) => reason },
     {
       name: 'proven',
       label: words.hadProof,
       show: ({ proven }) => <Badge kind={proven ? undefined : 'warn'} text={proven ? texts.yes : texts.no} />,
     },
-    { name: 'address', label: words.address, show: ({ address }) => <code>{address ?? '–'}</code> },
+    { name: 'address', label: texts.address, show: ({ address }) => <code>{address ?? '–'}</code> },
   ],
 });
 
@@ -61,8 +61,8 @@ export const enrolledIn = (group: string): EntityList<Enrolled> => ({
   nameOf: ({ serialNumber }) => serialNumber,
   href: ({ deviceId }) => `/devices/${deviceId}`,
   columns: [
-    { name: 'serialNumber', label: texts.devices.serialNumber, show: ({ serialNumber }) => serialNumber },
-    { name: 'enrolled', label: words.enrolledAt, show: ({ enrolled }) => <Ago iso={enrolled} /> },
+    { name: 'serialNumber', label: texts.serialNumber, show: ({ serialNumber }) => serialNumber },
+    { name: 'enrolled', label: texts.enrollment.enrolled, show: ({ enrolled }) => <Ago iso={enrolled} /> },
     {
       name: 'connected',
       label: words.firstConnected,

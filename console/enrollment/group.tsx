@@ -96,21 +96,18 @@ function About({ group }: { group: Group }) {
       <Facts
         kind="pairs"
         of={[
-          [words.state, <StateBadge group={group} />],
+          [texts.state, <StateBadge group={group} />],
           [words.enrolled, words.enrolledOf(group.enrolledCount, maxDevices)],
           [words.proof, [words.proofs[proof], under(proofAuthorityId)]],
           [
             words.issues,
             [words.issued[issues], under(certificateAuthorityId, `, ${words.daysOf(group.certificateDays)}`)],
           ],
-          [
-            texts.devices.product,
-            <NameLink kind="deviceTemplate" id={group.deviceTemplateId} otherwise={texts.devices.product} />,
-          ],
-          [texts.devices.organization, <NameLink kind="organization" id={group.organizationId} />],
+          [texts.product, <NameLink kind="deviceTemplate" id={group.deviceTemplateId} otherwise={texts.product} />],
+          [texts.organization, <NameLink kind="organization" id={group.organizationId} />],
           [words.pattern, <code>{group.serialNumberPattern}</code>],
           validFrom !== null && [words.validFrom, <Time iso={validFrom} />],
-          validUntil !== null && [words.validUntil, <Time iso={validUntil} />],
+          validUntil !== null && [texts.validUntil, <Time iso={validUntil} />],
           [words.reprovision, words.reprovisions[group.reprovision]],
           group.hookUrl !== null && [words.hookUrl, <code>{group.hookUrl}</code>],
         ]}

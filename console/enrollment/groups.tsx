@@ -24,12 +24,12 @@ export const groups: EntityList<Group> = {
   href: ({ id }) => `/enrollment/groups/${id}`,
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
-    { name: 'state', label: words.state, show: (group) => <StateBadge group={group} /> },
+    { name: 'state', label: texts.state, show: (group) => <StateBadge group={group} /> },
     { name: 'proof', label: words.proof, show: ({ proof }) => words.proofs[proof] },
     { name: 'issues', label: words.issues, show: ({ issues }) => words.issued[issues] },
     {
       name: 'product',
-      label: texts.devices.product,
+      label: texts.product,
       show: ({ deviceTemplateId }) => <NameOf kind="deviceTemplate" id={deviceTemplateId} />,
     },
     {

@@ -42,11 +42,11 @@ const jobs: EntityList<Entity<'job'>> = {
     { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
     {
       name: 'action',
-      label: words.action,
+      label: texts.action,
       show: (job) => `${nameOf(job)}${job.dryRun ? ` (${words.dryRun})` : ''}`,
     },
-    { name: 'state', label: texts.devices.state, show: (job) => <JobState of={job} /> },
-    { name: 'done', label: words.done, show: (job) => words.doneOf(job) },
+    { name: 'state', label: texts.state, show: (job) => <JobState of={job} /> },
+    { name: 'done', label: texts.states.done, show: (job) => words.doneOf(job) },
   ],
   create: () =>
     can('create', 'job') && {
@@ -64,7 +64,7 @@ const verifications: EntityList<Entity<'verification'>> = {
   columns: [
     {
       name: 'serialNumber',
-      label: texts.devices.serialNumber,
+      label: texts.serialNumber,
       show: ({ serialNumber, deviceId }) => <Link href={`/devices/${deviceId}`}>{serialNumber}</Link>,
     },
     {
@@ -147,16 +147,16 @@ function Job({ id }: { id: string }) {
           }}
           columns={[
             { name: 'row', label: words.row, show: ({ row }) => row },
-            { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
+            { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
             {
               name: 'serialNumber',
-              label: texts.devices.serialNumber,
+              label: texts.serialNumber,
               show: ({ serialNumber, deviceId }) =>
                 deviceId ? <Link href={`/devices/${deviceId}`}>{serialNumber ?? deviceId}</Link> : serialNumber,
             },
             {
               name: 'errors',
-              label: texts.device.reason,
+              label: texts.reason,
               wrap: true,
               show: ({ errors }) =>
                 errors

@@ -24,7 +24,7 @@ export const stations: EntityList<Entity<'application'>> = {
     { name: 'name', label: texts.name, show: ({ name }) => name },
     {
       name: 'product',
-      label: texts.devices.product,
+      label: texts.product,
       show: ({ deviceTemplateId }) => <NameOf kind="deviceTemplate" id={deviceTemplateId} />,
     },
     {
@@ -34,10 +34,10 @@ export const stations: EntityList<Entity<'application'>> = {
     },
     {
       name: 'expires',
-      label: words.expires,
+      label: texts.validUntil,
       show: ({ expiresAt }) =>
         expiresAt && Date.parse(expiresAt) < Date.now() ? (
-          <Badge kind="bad" text={words.expired} />
+          <Badge kind="bad" text={texts.states.expired} />
         ) : (
           <Time iso={expiresAt} />
         ),
@@ -59,7 +59,7 @@ function changing(of: Entity<'application'>): Verb {
     await change('application', of, { name, maxDevices: Number(maxDevices), ...(isNew && { expiresAt }) });
   };
   const values = { ...of, until: localTime(Date.parse(of.expiresAt ?? '')) };
-  const fields = () => [name, max, { name: 'until', label: words.expires, type: 'datetime-local', required: true }];
+  const fields = () => [name, max, { name: 'until', label: texts.validUntil, type: 'datetime-local', required: true }];
   return { text: texts.edit, form: { title: texts.verbOf(texts.edit, of.name), values, fields, save } };
 }
 
@@ -71,8 +71,8 @@ const newStation = creating(words.new, {
   values: { maxDevices: 1000, days: 30 },
   fields: () => [
     name,
-    { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
-    { name: 'organizationId', label: texts.devices.organization, pick: 'organization', none: texts.none },
+    { name: 'deviceTemplateId', label: texts.product, pick: 'product' },
+    { name: 'organizationId', label: texts.organization, pick: 'organization', none: texts.none },
     max,
     { name: 'days', label: words.days, type: 'number', min: '1', max: '365', required: true },
   ],
@@ -84,7 +84,7 @@ const newStation = creating(words.new, {
     return {
       said: '',
       note: (
-        <Once says={words.once} label={texts.programs.token} text={lines}>
+        <Once says={words.once} label={texts.token} text={lines}>
           <UnitsWarning />
           <p>
             <a href={`/console/station?account=${accountId.value}&app=${id}`} target="_blank" rel="noreferrer">

@@ -85,7 +85,7 @@ export function NewRollout({
             <Fields of={() => fields} values={{ first: 10, pause: 60 }} />
           </div>
           <p class="gap">
-            <ActionButton label={words.preview} act={look} onError={(failure) => setSeen({ error: failure })} />
+            <ActionButton label={texts.preview} act={look} onError={(failure) => setSeen({ error: failure })} />
           </p>
           <div role="status">{seen.preview && <Preview of={seen.preview} />}</div>
           <ErrorNote error={seen.error} />
@@ -107,7 +107,7 @@ const readPreview = async (body: Body<'firmwareRollout'>) => {
 
 function Preview({ of: { devices, offline, versions, stages, refused } }: { of: NonNullable<Seen['preview']> }) {
   return (
-    <section class="panel" aria-label={words.preview}>
+    <section class="panel" aria-label={texts.preview}>
       <p class="figure">{texts.counts.devices(devices)}</p>
       {offline > 0 && <p class="soft">{words.offline(offline)}</p>}
       {devices > 0 && (

@@ -41,7 +41,7 @@ export const packages: EntityList<Package> = {
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
     { name: 'version', label: words.version, show: ({ firmwareVersion }) => firmwareVersion },
-    { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
+    { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
     { name: 'devices', label: texts.places.devices, show: ({ deviceCount = 0 }) => deviceCount.toLocaleString() },
     {
       name: 'files',
@@ -74,8 +74,8 @@ const newPackage = creating(words.newPackage, {
   fields: () => [
     { name: 'name', label: texts.name, required: true },
     { name: 'firmwareVersion', label: words.version, required: true },
-    { name: 'deviceTemplateId', label: texts.devices.product, pick: 'product' },
-    { name: 'description', label: words.description },
+    { name: 'deviceTemplateId', label: texts.product, pick: 'product' },
+    { name: 'description', label: texts.description },
   ],
   save: async ({ name = '', firmwareVersion = '', deviceTemplateId = '', description }) => {
     await make('firmwarePackage', { name, firmwareVersion, deviceTemplateId, description });
@@ -117,13 +117,13 @@ function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onD
     <Dialog title={words.uploadTo(of.name)} onClose={onClose}>
       <Form save={save} verb={words.upload} onCancel={onClose}>
         <label class="field">
-          {words.file}
+          {texts.file}
           <input type="file" required />
         </label>
         <Field label={words.revision} name="revision" hint={words.revisionHint} placeholder={of.firmwareVersion} />
         {share !== undefined && (
           <p>
-            <progress max={1} value={share} aria-label={words.uploading} />
+            <progress max={1} value={share} aria-label={texts.firmware.upload} />
             <span class="small soft">{Math.round(share * 100)} %</span>
           </p>
         )}

@@ -38,7 +38,7 @@ const endStates = ['succeeded', 'failed', 'timedOut', 'superseded', 'cancelled']
 
 /** Of a delivery: its state, what the device has said, and when. */
 export const deliveryColumns: Column<Delivery>[] = [
-  { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
+  { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
   {
     name: 'message',
     label: texts.message,
@@ -104,7 +104,7 @@ export function Progress({ of: rollout, isOver }: { of: Rollout; isOver: boolean
         </span>
       </p>
       <dl class="stats">
-        <Stat label={words.ended}>{words.endedOf(ended, all)}</Stat>
+        <Stat label={texts.states.done}>{words.endedOf(ended, all)}</Stat>
         {!isOver && <Stat label={words.speed}>{words.perMinute(perMinute)}</Stat>}
         {stageEndsAt != null && rollout.state === 'running' && (
           <Stat label={words.nextStage}>

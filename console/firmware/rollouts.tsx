@@ -48,9 +48,9 @@ export const rollouts: EntityList<Rollout> = {
   href: ({ id }) => `/firmware/rollouts/${id}`,
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
-    { name: 'state', label: texts.devices.state, show: ({ state }) => <State of={state} /> },
+    { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
     { name: 'stage', label: words.stage, show: ({ stage, stages }) => `${stage ?? 0} / ${stages.length}` },
-    { name: 'counts', label: words.counts, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
+    { name: 'counts', label: texts.places.devices, wrap: true, show: ({ counts }) => <Bar counts={counts} /> },
     { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
   ],
   create: () =>
@@ -78,14 +78,14 @@ export function RolloutPage({ id }: { id: string }) {
         </div>
         <div class="toolbar">
           <Select
-            label={texts.devices.state}
+            label={texts.state}
             value={state}
             onText={setState}
             options={[['', texts.all], ...deliveryStates.map((one) => [one, texts.states[one]] as const)]}
           />
         </div>
         <Listing
-          label={words.counts}
+          label={texts.places.devices}
           on={[state]}
           every={3000}
           newestFirst
@@ -100,7 +100,7 @@ export function RolloutPage({ id }: { id: string }) {
           columns={[
             {
               name: 'device',
-              label: words.device,
+              label: texts.device.one,
               show: ({ deviceId }) => <NameLink kind="device" id={deviceId} part="/firmware" />,
             },
             { name: 'stage', label: words.stage, show: ({ stage }) => stage },

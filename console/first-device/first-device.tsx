@@ -62,7 +62,7 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
     <div class="grid">
       <Panel title={words.make}>
         <Form save={save} verb={same ? texts.devices.makeAnother : words.makeVerb}>
-          <Picker kind="product" label={words.product} value={product} none={words.newProduct} onText={setProduct} />
+          <Picker kind="product" label={texts.product} value={product} none={words.newProduct} onText={setProduct} />
           {product === '' && (
             <>
               <Field
@@ -72,11 +72,11 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
                 placeholder={words.productExample}
                 hint={words.productHint}
               />
-              <Field label={words.channel} name="channel" required defaultValue="readings" hint={words.channelHint} />
+              <Field label={texts.channel} name="channel" required defaultValue="readings" hint={words.channelHint} />
             </>
           )}
           <Field
-            label={words.serialNumber}
+            label={texts.serialNumber}
             name="serialNumber"
             required
             placeholder="SN-0001"
@@ -124,7 +124,7 @@ function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
     <div class="grid">
       <Panel title={words.secretOf(serialNumber)}>
         <p class="note warn">{words.secretOnce}</p>
-        <Code label={words.secret} text={secret} />
+        <Code label={texts.secret} text={secret} />
         {connectivity && (
           <Facts
             of={[

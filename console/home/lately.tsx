@@ -43,7 +43,7 @@ export function Lately({ rows }: { rows: readonly Row[] }) {
     <section class="panel lately">
       <div class="row heading apart">
         <h2>{words.lately}</h2>
-        {kinds.length > 1 && <Select label={words.show} value={chosen} options={options} onText={setKind} />}
+        {kinds.length > 1 && <Select label={texts.show} value={chosen} options={options} onText={setKind} />}
       </div>
       {rows.length === 0 ? (
         <p class="soft">{words.nothingLately}</p>

@@ -43,22 +43,22 @@ function Refusals() {
         return { results, ...(refusals.meta && { meta: refusals.meta }) };
       }}
       columns={[
-        { name: 'device', label: words.device, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
+        { name: 'device', label: texts.device.one, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
         { name: 'time', label: texts.time, show: ({ time }) => <Ago iso={time} /> },
         {
           name: 'action',
-          label: texts.device.action,
+          label: texts.action,
           show: ({ action }) => <Badge kind="bad" text={texts.device.refused[action]} />,
         },
-        { name: 'reason', label: texts.device.reason, wrap: true, show: (one) => reasonOf(one, one.deviceId) },
+        { name: 'reason', label: texts.reason, wrap: true, show: (one) => reasonOf(one, one.deviceId) },
         {
           name: 'channel',
-          label: texts.device.channel,
+          label: texts.channel,
           wrap: true,
           show: ({ topic, deviceId }) => topic && <code>{topic.split(`/d/${deviceId}/`)[1] ?? topic}</code>,
         },
       ]}
-      empty={<p>{texts.device.noRefusals}</p>}
+      empty={<p>{texts.noRefusals}</p>}
     />
   );
 }
@@ -77,8 +77,8 @@ function Certificates() {
         return { results, ...(mqttCertificates.meta && { meta: mqttCertificates.meta }) };
       }}
       columns={[
-        { name: 'device', label: words.device, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
-        { name: 'ends', label: words.ends, show: ({ validTo }) => <Time iso={validTo} /> },
+        { name: 'device', label: texts.device.one, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
+        { name: 'ends', label: texts.validUntil, show: ({ validTo }) => <Time iso={validTo} /> },
         { name: 'subject', label: texts.device.subject, wrap: true, show: ({ subject }) => subject },
       ]}
       empty={<p>{texts.device.noCertificates}</p>}

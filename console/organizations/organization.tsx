@@ -19,7 +19,7 @@ const words = texts.organizations;
 const shownDevices = 10;
 const about = () => [
   { name: 'name', label: texts.name, required: true },
-  { name: 'description', label: words.description },
+  { name: 'description', label: texts.description },
 ];
 
 async function readOrganization(id: string, signal: AbortSignal) {
@@ -57,7 +57,7 @@ async function readPath(of: Node, signal: AbortSignal): Promise<Node[]> {
 export function Organization({ id }: { id: string }) {
   const { data, error, reload } = useLoad((signal) => readOrganization(id, signal), [id]);
   const people = useMemo(() => endUsers(id), [id]);
-  if (!data) return <Waiting title={words.one} error={error} trash="organizations" />;
+  if (!data) return <Waiting title={texts.organization} error={error} trash="organizations" />;
   const { organization, devices, online, children, path } = data;
   const { counts } = organization;
   const childCount = children.meta?.count ?? 0;
@@ -87,7 +87,7 @@ export function Organization({ id }: { id: string }) {
       )}
       <div class="grid">
         {can('update', 'organization') && (
-          <Panel title={words.about}>
+          <Panel title={texts.about}>
             <Form key={organization.version} save={save} verb={texts.save}>
               <Fields of={about} values={organization} />
             </Form>
@@ -119,7 +119,7 @@ export function Organization({ id }: { id: string }) {
           {childCount > pageSize && <p class="soft small">{words.notShown(childCount - pageSize)}</p>}
         </Panel>
       </div>
-      {can('read', 'endUser') && <EntityPart of={people} heading={words.people} />}
+      {can('read', 'endUser') && <EntityPart of={people} heading={texts.places.people} />}
     </Page>
   );
 }

@@ -51,11 +51,11 @@ const email = {
 const name = { name: 'name', label: texts.name, show: ({ ownName }: EndUser) => ownName ?? '–' };
 const organization = {
   name: 'organization',
-  label: texts.devices.organization,
+  label: texts.organization,
   show: ({ organizationId }: EndUser) => <NameLink kind="organization" id={organizationId} />,
 };
 const others = [
-  { name: 'role', label: texts.roles.one, show: ({ roleId }: { roleId: string }) => <RoleName id={roleId} /> },
+  { name: 'role', label: texts.role, show: ({ roleId }: { roleId: string }) => <RoleName id={roleId} /> },
   { name: 'created', label: texts.created, show: ({ created }: { created: string }) => <Ago iso={created} /> },
 ];
 
@@ -123,7 +123,7 @@ function moving(of: EndUser): Verb {
     title: words.moveOf(of.name),
     verb: texts.move,
     values: of,
-    fields: () => [words.moveSays, { name: 'organizationId', label: texts.devices.organization, pick: 'organization' }],
+    fields: () => [words.moveSays, { name: 'organizationId', label: texts.organization, pick: 'organization' }],
     save: async ({ organizationId = '' }) => {
       await change('endUser', of, { organizationId });
     },
@@ -143,7 +143,7 @@ function inviting(scope: Scope): Verb {
     fields: () => [
       { name: 'emailAddress', label: words.email, type: 'email', autoComplete: 'username', required: true },
       !isAdmin && { name: 'name', label: texts.name },
-      !isAdmin && { name: 'organizationId', label: texts.devices.organization, pick: 'organization' },
+      !isAdmin && { name: 'organizationId', label: texts.organization, pick: 'organization' },
       can('read', 'role') && roleField(scope),
       <NewPassword of={undefined} label={words.password} name="password" hint={words.passwordHint} />,
     ],

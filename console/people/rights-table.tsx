@@ -41,7 +41,7 @@ export function RightsTable({
       <table>
         <thead>
           <tr>
-            <th scope="col">{words.kind}</th>
+            <th scope="col">{texts.kind}</th>
             {actions.map((action) => (
               <th scope="col" key={action}>
                 {words.actions[action]}

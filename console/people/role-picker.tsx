@@ -51,7 +51,7 @@ function RolePicker({ scope, given, ...chosen }: Chosen & { scope: Scope; given:
   return (
     <Select
       key={options.length}
-      label={words.one}
+      label={texts.role}
       {...chosen}
       value={chosen.value ?? given ?? usual ?? options[0]?.[0]}
       options={options}

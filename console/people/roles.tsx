@@ -25,11 +25,11 @@ export const roles: EntityList<Role> = {
     { name: 'scope', label: words.scope, show: ({ scope }) => words.scopes[scope] },
     {
       name: 'description',
-      label: words.description,
+      label: texts.description,
       wrap: true,
       show: ({ description, builtIn }) => (
         <>
-          {description} {builtIn && <Badge text={words.isBuiltIn} />}
+          {description} {builtIn && <Badge text={texts.builtIn} />}
         </>
       ),
     },
@@ -44,7 +44,7 @@ export const roles: EntityList<Role> = {
 
 const about = [
   { name: 'name', label: texts.name, required: true },
-  { name: 'description', label: words.description },
+  { name: 'description', label: texts.description },
 ];
 type Given = Role['rights'];
 

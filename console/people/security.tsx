@@ -27,7 +27,7 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
     reload();
   };
   const removing = (method: 'totp' | 'sms'): Verb => ({
-    text: words.remove,
+    text: texts.remove,
     ask: { title: words.removeOf(texts.signIn.methods[method] ?? method), says: words.removeSays },
     run: async () => {
       await unwrap(api.DELETE(`/api/v1/users/{userId}/mfa/${method}`, { params, body: {} }));
@@ -44,9 +44,9 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
             {texts.signIn.methods[method]}
             {!isOwn && isEndUser && can('delete', 'mfaMethod') && (
               <Button
-                label={words.remove}
+                label={texts.remove}
                 class="plain"
-                aria-label={texts.verbOf(words.remove, texts.signIn.methods[method] ?? method)}
+                aria-label={texts.verbOf(texts.remove, texts.signIn.methods[method] ?? method)}
                 onClick={() => start(removing(method))}
               />
             )}
@@ -60,7 +60,7 @@ export function Security({ userId, isEndUser = false }: { userId: string; isEndU
           <li key={id}>
             <span>
               {browser && `${browser} · `}
-              {words.since} <Time iso={created} /> {network && <span class="soft small">{words.from(network)}</span>}
+              {texts.since} <Time iso={created} /> {network && <span class="soft small">{words.from(network)}</span>}
             </span>
             {current && <Badge kind="good" text={words.current} />}
           </li>

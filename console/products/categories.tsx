@@ -33,11 +33,11 @@ export function Categories({ of }: { of: readonly Category[] }) {
       />
       {rows.map(({ key, category: { name, label = '', unit = '', kind } }) => (
         <div class="row" key={key}>
-          <Field label={words.name} value={name} maxLength={255} onText={(name) => change(key, { name })} />
+          <Field label={texts.category} value={name} maxLength={255} onText={(name) => change(key, { name })} />
           <Field label={words.label} value={label} maxLength={100} onText={(label) => change(key, { label })} />
           <Field label={words.unit} value={unit} maxLength={20} onText={(unit) => change(key, { unit })} />
           <Select
-            label={words.kind}
+            label={texts.kind}
             value={kind}
             options={Object.entries(words.kinds)}
             onText={(kind) => change(key, { kind: kind as Category['kind'] })}

@@ -28,7 +28,7 @@ export const channelsOf = (product: string): EntityList<Channel> => ({
       show: ({ persistenceType, serviceTopic }) => (
         <span class="row">
           {persistenceType === 'timeSeries' ? words.stored : words.notStored}
-          {serviceTopic && <Badge text={words.service} />}
+          {serviceTopic && <Badge text={texts.builtIn} />}
         </span>
       ),
     },

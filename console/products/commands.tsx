@@ -28,7 +28,7 @@ export function commandsOf(product: string, onChanged: () => void): EntityList<R
     fields: () => [
       { name: 'name', label: texts.name, required: true, maxLength: 100, hint: words.commandNameHint },
       { name: 'title', label: words.commandTitle, required: true, maxLength: 100 },
-      { name: 'description', label: words.description, maxLength: 1000 },
+      { name: 'description', label: texts.description, maxLength: 1000 },
       { name: 'parameters', label: words.parameters, isLong: true, hint: words.parametersHint },
       { name: 'confirm', label: words.confirm, tick: 'true' },
       { name: 'forCustomers', label: words.forCustomers, tick: 'true' },
@@ -52,7 +52,7 @@ export function commandsOf(product: string, onChanged: () => void): EntityList<R
     },
   });
   return {
-    label: words.commands,
+    label: texts.commands.title,
     kind: 'deviceTemplate',
     param: 'commands',
     empty: words.noCommands,

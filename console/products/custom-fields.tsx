@@ -20,7 +20,7 @@ export const customFieldsOf = (product: string): EntityList<Entity<'customField'
     { name: 'name', label: texts.name, show: ({ name }) => name },
     { name: 'type', label: words.type, show: ({ fieldType }) => fieldType },
     { name: 'required', label: words.required, show: ({ required }) => (required ? texts.yes : texts.no) },
-    { name: 'description', label: words.description, wrap: true, show: ({ description }) => description ?? '–' },
+    { name: 'description', label: texts.description, wrap: true, show: ({ description }) => description ?? '–' },
   ],
   create: () => can('create', 'customField') && making(product),
   verbs: (of) => [can('delete', 'customField') && trashing('customField', of, words.deleted)],
@@ -31,7 +31,7 @@ const making = (product: string) =>
     fields: () => [
       { name: 'name', label: texts.name, required: true },
       { name: 'type', label: words.type, options: types.map((one) => [one, one] as const) },
-      { name: 'description', label: words.description },
+      { name: 'description', label: texts.description },
       { name: 'required', label: words.requiredHint, tick: 'yes' },
     ],
     save: async ({ name = '', type, description, required }) => {

@@ -23,7 +23,7 @@ export function Product({ id }: { id: string }) {
     () => [channelsOf(id), customFieldsOf(id), commandsOf(id, reload)],
     [id],
   );
-  if (!product) return <Waiting title={words.one} error={error} trash="products" />;
+  if (!product) return <Waiting title={texts.product} error={error} trash="products" />;
   // Of its newest version: what was done on this page a moment ago may not have been read yet.
   const save = async (changes: Changes<'deviceTemplate'>) =>
     finish(await put(await readOne('deviceTemplate', id), changes));
@@ -44,7 +44,7 @@ export function Product({ id }: { id: string }) {
         <EntityPart of={channels} heading={words.channels} />
         <EntityPart of={customFields} heading={words.fields} />
         <PrimaryValue {...{ product, save }} />
-        <EntityPart of={commands} heading={words.commands} />
+        <EntityPart of={commands} heading={texts.commands.title} />
         <div class="grid">
           <Switch {...{ product, save }} name="commandsOnly" />
           <Switch {...{ product, save }} name="skipSameVersion" />

@@ -49,10 +49,10 @@ function fieldsOf(of?: Bridge): FieldsOf {
       { name: 'name', label: texts.name, required: true },
       !of && {
         name: 'kind',
-        label: texts.programs.kind,
+        label: texts.kind,
         options: kinds.map((one) => [one, words.kinds[one]] as const),
       },
-      { name: 'url', label: texts.programs.address, required: true, placeholder: words.examples[kind], hint },
+      { name: 'url', label: texts.address, required: true, placeholder: words.examples[kind], hint },
       kind === 'webhook' && <Headers of={of?.headers ?? []} />,
       ...settingsOf[kind].map((name) => ({ name: `setting.${name}`, label: name, required: kind === 'kinesis' })),
       ...credentialsOf[kind].map((name) => ({
@@ -75,9 +75,7 @@ export const newBridge = creating(texts.programs.new.bridges, {
   fields: fieldsOf(),
   save: async ({ name = '', kind, url = '', ca, ...own }) => {
     const { secret } = await make('bridge', { name, kind: kind as Kind, url, ca, ...ownOf(own) });
-    return secret
-      ? { note: <Once says={texts.programs.once} label={texts.programs.token} text={secret} /> }
-      : undefined;
+    return secret ? { note: <Once says={texts.tokenOnce} label={texts.token} text={secret} /> } : undefined;
   },
 });
 
@@ -125,7 +123,7 @@ function Headers({ of }: { of: ReadonlyArray<{ name: string }> }) {
               onText={(text) => change(key, { name: text })}
             />
             <Field
-              label={words.value}
+              label={texts.value}
               type="password"
               autoComplete="off"
               value={value}
@@ -135,9 +133,9 @@ function Headers({ of }: { of: ReadonlyArray<{ name: string }> }) {
               onText={(text) => change(key, { value: text })}
             />
             <Button
-              label={words.remove}
+              label={texts.remove}
               class="plain"
-              aria-label={texts.verbOf(words.remove, name)}
+              aria-label={texts.verbOf(texts.remove, name)}
               onClick={() => setLines(lines.filter((one) => one.key !== key))}
             />
           </div>

@@ -30,9 +30,9 @@ export const bridges: EntityList<Bridge> = {
   },
   columns: [
     { name: 'name', label: texts.name, show: ({ name }) => name },
-    { name: 'kind', label: texts.programs.kind, show: ({ kind }) => <Badge text={words.kinds[kind]} /> },
-    { name: 'url', label: texts.programs.address, wrap: true, show: shownAddress },
-    { name: 'pending', label: words.pending, show: ({ status }) => status.pending.toLocaleString() },
+    { name: 'kind', label: texts.kind, show: ({ kind }) => <Badge text={words.kinds[kind]} /> },
+    { name: 'url', label: texts.address, wrap: true, show: shownAddress },
+    { name: 'pending', label: texts.states.pending, show: ({ status }) => status.pending.toLocaleString() },
     { name: 'letters', label: words.deadLetters, show: (of) => <DeadLetters of={of} /> },
     { name: 'last', label: words.last, wrap: true, show: (of) => <Last of={of} /> },
   ],
@@ -63,7 +63,7 @@ function Last({ of: { status } }: { of: Bridge }) {
   if (!lastFailure || (lastDelivered && lastFailure <= lastDelivered)) return <Time iso={lastDelivered} />;
   return (
     <span class="row">
-      <Badge kind="bad" text={words.failed} /> {lastFailureReason}
+      <Badge kind="bad" text={texts.states.failed} /> {lastFailureReason}
     </span>
   );
 }
@@ -98,10 +98,10 @@ function DeadLetters({ of: { id, name, status } }: { of: Bridge }) {
           { name: 'died', label: texts.time, show: ({ died }) => <Time iso={died} /> },
           {
             name: 'device',
-            label: words.device,
+            label: texts.channel,
             show: ({ deviceId, channel }) => <Link href={`/devices/${deviceId}`}>{channel}</Link>,
           },
-          { name: 'reason', label: texts.device.reason, wrap: true, show: ({ reason }) => reason },
+          { name: 'reason', label: texts.reason, wrap: true, show: ({ reason }) => reason },
           {
             name: 'payload',
             label: texts.message,

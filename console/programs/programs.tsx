@@ -31,7 +31,7 @@ const applications: EntityList<Entity<'application'>> = {
   load: (page) => readList('application', page),
   columns: [
     name,
-    { name: 'kind', label: words.kind, show: ({ kind }) => <Badge text={words.kinds[kind] ?? kind} /> },
+    { name: 'kind', label: texts.kind, show: ({ kind }) => <Badge text={words.kinds[kind] ?? kind} /> },
     created,
   ],
   create: () => can('create', 'application') && newApplication,
@@ -48,12 +48,12 @@ const newApplication = creating(words.new[''], {
   values: { kind: 'backEnd' },
   fields: ({ kind }) => [
     { name: 'name', label: texts.name, required: true },
-    { name: 'kind', label: words.kind, options: words.applicationKinds },
+    { name: 'kind', label: texts.kind, options: words.applicationKinds },
     kind === 'backEnd' && can('read', 'role') && roleField('account'),
   ],
   save: async ({ name = '', kind, roleId }) => {
     const { appToken } = await make('application', { name, kind: kind as 'backEnd', roleId });
-    return { note: <Once says={words.once} label={words.token} text={appToken} /> };
+    return { note: <Once says={texts.tokenOnce} label={texts.token} text={appToken} /> };
   },
 });
 

@@ -122,8 +122,8 @@ function MappingLine({
         value={organizationId ?? ''}
         onText={place}
       />
-      <Select label={words.role} value={roleId} options={options} onText={(text) => onChange({ roleId: text })} />
-      <Button label={words.remove} class="plain" aria-label={texts.verbOf(words.remove, group)} onClick={onRemove} />
+      <Select label={texts.role} value={roleId} options={options} onText={(text) => onChange({ roleId: text })} />
+      <Button label={texts.remove} class="plain" aria-label={texts.verbOf(texts.remove, group)} onClick={onRemove} />
     </div>
   );
 }
@@ -145,8 +145,8 @@ function Scim({ id }: { id: string }) {
       {made ? (
         <div class="note warn">
           <p>{words.once}</p>
-          <Code label={words.address} text={made.address} />
-          <Code label={words.token} text={made.token} />
+          <Code label={texts.address} text={made.address} />
+          <Code label={texts.token} text={made.token} />
         </div>
       ) : (
         <ActionButton label={words.makeToken} act={make} onError={setError} />

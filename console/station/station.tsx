@@ -72,7 +72,7 @@ function Head() {
         <p class="figure">{words.madeOf(madeDevices, maxDevices)}</p>
         <progress value={madeDevices} max={maxDevices} aria-label={words.made} />
         <p class="small soft">
-          {words.until} <Time iso={expiresAt} />
+          {texts.validUntil} <Time iso={expiresAt} />
         </p>
       </div>
       <Help />
@@ -111,7 +111,7 @@ function NextUnit({ onMade }: { onMade: (unit: Awaited<ReturnType<typeof makeUni
           <Form save={make} verb={words.make}>
             <Field
               key={scanned}
-              label={texts.devices.serialNumber}
+              label={texts.serialNumber}
               name="serialNumber"
               defaultValue={scanned}
               required
