@@ -3,11 +3,12 @@ import { Link } from 'wouter-preact';
 import { change } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
 import { goesBack, useCameFrom } from '../parts/back.ts';
+import { deletion } from '../parts/deletions.ts';
 import type { Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
 import { Badge, Online, Page, Tabs, Waiting } from '../parts/page.tsx';
-import { deletion, itemsOf, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { itemsOf, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { Access } from './access.tsx';
 import { Commands } from './commands.tsx';
@@ -49,7 +50,7 @@ export function Device({ id, tab }: { id: string; tab: string }) {
             items={itemsOf(
               [
                 can('delete', 'device') &&
-                  deletion('device', of, words, from.startsWith('/devices?') ? from : '/devices'),
+                  deletion('device', of, words.deleteSays, from.startsWith('/devices?') ? from : '/devices'),
               ],
               start,
             )}

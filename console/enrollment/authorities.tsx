@@ -3,11 +3,11 @@ import { api, unwrap } from '../app/api.ts';
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { Code } from '../parts/code.tsx';
+import { ending } from '../parts/deletions.ts';
 import { download } from '../parts/download.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { creating, type Verb } from '../parts/verbs.tsx';
-import { ending } from '../programs/ending.ts';
 import { texts } from '../texts.ts';
 import { Ends } from './certificates.tsx';
 
@@ -128,7 +128,7 @@ const attributes = ['CN', 'serialNumber', 'OU', 'UID'] as const;
 /** Of a registered CA: whom its certificates name, and where its list is. */
 function editing(of: Authority): Verb {
   const form: Verb['form'] = {
-    title: texts.enrollment.editOf(of.name),
+    title: texts.verbOf(texts.edit, of.name),
     values: of,
     fields: () => [
       { name: 'name', label: texts.name, required: true },

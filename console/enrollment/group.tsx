@@ -3,11 +3,12 @@ import { useMemo } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { change, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import { EntityPart } from '../parts/entity-page.tsx';
 import { useLoad } from '../parts/load.ts';
 import { NameLink, NameOf } from '../parts/names.tsx';
 import { Facts, Page, Time, Waiting } from '../parts/page.tsx';
-import { trashing, useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { useVerbs, type Verb, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { changesOf, limitFields, placeFields, valuesOf, withIssuer } from './group-fields.tsx';
 import { enrolledIn, refusalsOf } from './group-lists.tsx';
@@ -54,13 +55,13 @@ function verbsOf(group: Group): Verbs {
       run: () => regenerate(group),
     },
     { text: disabled ? words.enable : words.disable, run: able },
-    can('delete', 'enrollmentGroup') && trashing('enrollmentGroup', group, words.deleted, '/enrollment'),
+    can('delete', 'enrollmentGroup') && deletion('enrollmentGroup', group, undefined, '/enrollment'),
   ];
 }
 
 function editing(group: Group): Verb {
   const form: Verb['form'] = {
-    title: words.editOf(group.name),
+    title: texts.verbOf(texts.edit, group.name),
     values: valuesOf(group),
     fields: (values) => [...placeFields(group.proof)(values), ...limitFields(values)],
     save: async (values) => {

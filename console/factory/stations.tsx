@@ -2,13 +2,13 @@
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
 import { UnitsWarning } from '../parts/broker-warning.tsx';
+import { ending } from '../parts/deletions.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
 import type { Values } from '../parts/form.tsx';
 import { NameOf } from '../parts/names.tsx';
 import { Badge, Time } from '../parts/page.tsx';
 import { localTime } from '../parts/times.ts';
 import { creating, Once, type Verb } from '../parts/verbs.tsx';
-import { ending } from '../programs/ending.ts';
 import { texts } from '../texts.ts';
 import { stationLines } from './station-lines.ts';
 

@@ -4,11 +4,12 @@ import { ownHeaders } from '../app/acting.ts';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import { Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { Field, Form, type Values } from '../parts/form.tsx';
 import { State } from '../parts/state.tsx';
-import { creating, trashing } from '../parts/verbs.tsx';
+import { creating } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.firmware;
@@ -60,7 +61,7 @@ export const packages: EntityList<Package> = {
           },
           of.state === 'draft' && { text: words.publish, run: () => put(of, 'publish') },
           of.state === 'published' && { text: words.retire, run: () => put(of, 'retire') },
-          trashing('firmwarePackage', of, words.deleted),
+          deletion('firmwarePackage', of),
         ]
       : [],
 };

@@ -4,6 +4,7 @@ import { Link } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { change, make } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import { Button, ErrorNote } from '../parts/form.tsx';
 import { useParam } from '../parts/lists/param.ts';
 import { SearchField } from '../parts/lists/search-field.tsx';
@@ -11,7 +12,7 @@ import { useLoad } from '../parts/load.ts';
 import { Menu } from '../parts/menu.tsx';
 import { Loading, Page } from '../parts/page.tsx';
 import { failed } from '../parts/toast.tsx';
-import { creating, deletion, itemsOf, type Start, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { creating, itemsOf, type Start, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { branchesOf, type Organization, readTree } from './tree.ts';
 
@@ -91,7 +92,7 @@ function verbsOf(of: Organization): Verbs {
       text: words.move,
       form: { title: words.moveOf(of.name), verb: texts.move, fields: () => [parent], save },
     },
-    can('delete', 'organization') && deletion('organization', of, words),
+    can('delete', 'organization') && deletion('organization', of, words.deleteSays),
   ];
 }
 

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
-import { type Kind, remove, type Undo, type Version } from '../app/entities.ts';
+import type { Undo } from '../app/entities.ts';
 import { texts } from '../words.ts';
 import { Code } from './code.tsx';
 import { Confirm, Dialog } from './dialog.tsx';
@@ -144,19 +144,6 @@ export const creating = (text: string, form: Omit<NonNullable<Verb['form']>, 'ti
   kind: 'primary',
   form: { title: text, verb: texts.create, ...form },
 });
-
-type Words = { deleteOf: (name: string) => string; deleteSays: string; deleted: (name: string) => string };
-
-/** To the trash, and back by Undo. Where that is all that is lost, nobody is asked. */
-export function deletion(kind: Kind, of: Version & { name: string }, words: Words, to?: string): Verb {
-  const ask = { title: words.deleteOf(of.name), says: words.deleteSays };
-  return { ...trashing(kind, of, words.deleted, to), ask };
-}
-
-export function trashing(kind: Kind, of: Version & { name: string }, said: Words['deleted'], to?: string): Verb {
-  const run = async () => ({ said: said(of.name), undo: await remove(kind, of), to });
-  return { text: texts.delete, kind: 'danger', run };
-}
 
 /** What is shown only now. */
 export function Once({

@@ -2,13 +2,14 @@
 import { change, type Entity, make, readList, remove, type Slice } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
 import { Ago } from '../parts/ago.tsx';
+import { deletion } from '../parts/deletions.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import type { Values } from '../parts/form.tsx';
 import { NameLink } from '../parts/names.tsx';
 import { NewPassword } from '../parts/new-password.tsx';
 import { Badge } from '../parts/page.tsx';
-import { creating, deletion, type Verb } from '../parts/verbs.tsx';
+import { creating, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { emailsOf } from './emails.ts';
 import { giving, RoleName, roleField, type Scope } from './role-picker.tsx';
@@ -75,7 +76,7 @@ export const endUsers = (organizationId?: string): EntityList<EndUser> => ({
     can('update', 'endUser') &&
       can('read', 'role') &&
       giving(of, 'organization', (roleId) => change('endUser', of, { roleId, organizationId: of.organizationId })),
-    can('delete', 'endUser') && deletion('endUser', of, words),
+    can('delete', 'endUser') && deletion('endUser', of, words.deleteSays),
   ],
 });
 
@@ -97,11 +98,11 @@ const admins: EntityList<Admin> = {
       !isSelf(of) && {
         text: texts.delete,
         kind: 'danger',
-        ask: { title: words.deleteOf(of.name), says: words.deleteAdminSays },
+        ask: { title: texts.deleteOf(of.name), says: words.deleteAdminSays },
         run: async () => {
           await remove('accountUser', of);
           const undo = () => make('accountUser', { userId: of.userId });
-          return { said: words.deleted(of.name), undo, stays: { of: of.name } };
+          return { said: texts.wasDeleted(of.name), undo, stays: { of: of.name } };
         },
       },
   ],

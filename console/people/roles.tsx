@@ -1,13 +1,14 @@
 /** Roles: the built-in ones, and those that the account has made. */
 import { change, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
 import type { Chosen } from '../parts/fields.tsx';
 import { Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Badge } from '../parts/page.tsx';
-import { creating, deletion, type Verb } from '../parts/verbs.tsx';
+import { creating, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { type Rights, RightsTable, rightsIn } from './rights-table.tsx';
 import { nameOfRole, type Role, readRoles, type Scope } from './role-picker.tsx';
@@ -38,7 +39,7 @@ export const roles: EntityList<Role> = {
   create: () => can('create', 'role') && newRole,
   verbs: (of) => [
     of.builtIn || !can('update', 'role') ? showing(of) : changing(of),
-    !of.builtIn && can('delete', 'role') && deletion('role', of, words),
+    !of.builtIn && can('delete', 'role') && deletion('role', of, words.deleteSays),
   ],
 };
 

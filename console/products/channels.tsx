@@ -1,11 +1,12 @@
 /** The channels of a product: what they carry, how long it is kept, and who gets it. */
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
 import type { FieldOf } from '../parts/fields.tsx';
 import type { Values } from '../parts/form.tsx';
 import { Badge } from '../parts/page.tsx';
-import { creating, trashing, type Verb } from '../parts/verbs.tsx';
+import { creating, type Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { Categories, type Category } from './categories.tsx';
 
@@ -43,7 +44,7 @@ export const channelsOf = (product: string): EntityList<Channel> => ({
   create: () => can('create', 'channelTemplate') && making(product),
   verbs: (of) => [
     can('update', 'channelTemplate') && editing(of),
-    can('delete', 'channelTemplate') && !of.serviceTopic && trashing('channelTemplate', of, words.deleted),
+    can('delete', 'channelTemplate') && !of.serviceTopic && deletion('channelTemplate', of),
   ],
 });
 
@@ -94,7 +95,7 @@ const making = (product: string) =>
 
 function editing(of: Channel): Verb {
   const form: Verb['form'] = {
-    title: words.editOf(of.name),
+    title: texts.verbOf(texts.edit, of.name),
     wide: true,
     values: { ...of, bridge: of.streamBridgeDelivery >= bridged ? 'yes' : null },
     fields: () => settings(of),

@@ -41,7 +41,7 @@ export function commandsOf(product: string, onChanged: () => void): EntityList<R
       commands.flatMap((one) => (one.name === name ? (made ?? []) : one));
   const editing = (of: DeclaredCommand): Verb => ({
     text: texts.edit,
-    form: { title: words.editOf(of.name), ...form((made) => replacing(of, made), of) },
+    form: { title: texts.verbOf(texts.edit, of.name), ...form((made) => replacing(of, made), of) },
   });
   const removing = (of: DeclaredCommand): Verb => ({
     text: texts.delete,

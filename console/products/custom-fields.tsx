@@ -1,8 +1,9 @@
 /** The custom fields that devices of a product have. */
 import { type Body, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import type { EntityList } from '../parts/entity-page.tsx';
-import { creating, trashing } from '../parts/verbs.tsx';
+import { creating } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;
@@ -23,7 +24,7 @@ export const customFieldsOf = (product: string): EntityList<Entity<'customField'
     { name: 'description', label: texts.description, wrap: true, show: ({ description }) => description ?? '–' },
   ],
   create: () => can('create', 'customField') && making(product),
-  verbs: (of) => [can('delete', 'customField') && trashing('customField', of, words.deleted)],
+  verbs: (of) => [can('delete', 'customField') && deletion('customField', of)],
 });
 
 const making = (product: string) =>

@@ -3,10 +3,11 @@ import { useMemo } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { type Changes, change, type Entity, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { deletion } from '../parts/deletions.ts';
 import { EntityPart } from '../parts/entity-page.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Page, Waiting } from '../parts/page.tsx';
-import { deletion, useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
+import { useVerbs, VerbButtons, type Verbs } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { channelsOf } from './channels.tsx';
 import { commandsOf } from './commands.tsx';
@@ -70,5 +71,5 @@ const verbsOf = (product: Product): Verbs => [
       save: ({ name = '' }) => put(product, { name }),
     },
   },
-  can('delete', 'deviceTemplate') && deletion('deviceTemplate', product, words, '/products'),
+  can('delete', 'deviceTemplate') && deletion('deviceTemplate', product, words.deleteSays, '/products'),
 ];

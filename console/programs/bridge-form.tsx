@@ -87,7 +87,7 @@ export function editing(of: Bridge): Verb {
     await change('bridge', of, { name, url, ca: ca ?? null, ...own, ...more });
   };
   const values = { ...of, ...Object.fromEntries(settings) };
-  return { text: texts.edit, form: { title: words.editOf(of.name), fields: fieldsOf(of), values, save } };
+  return { text: texts.edit, form: { title: texts.verbOf(texts.edit, of.name), fields: fieldsOf(of), values, save } };
 }
 
 /** A header while it is edited; `stored` is the name under which a value is stored. `key` stays when others go. */

@@ -5,6 +5,7 @@ import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { pageSize, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
+import { ending } from '../parts/deletions.ts';
 import { CloseButton, Dialog } from '../parts/dialog.tsx';
 import type { EntityList } from '../parts/entity-page.tsx';
 import { Button } from '../parts/form.tsx';
@@ -14,7 +15,6 @@ import { localTime } from '../parts/times.ts';
 import type { Verb } from '../parts/verbs.tsx';
 import { texts } from '../texts.ts';
 import { type Bridge, editing, newBridge, readBridge } from './bridge-form.tsx';
-import { ending } from './ending.ts';
 
 const words = texts.bridges;
 

@@ -4,6 +4,7 @@ import { api, unwrap } from '../app/api.ts';
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { Code } from '../parts/code.tsx';
+import { ending } from '../parts/deletions.ts';
 import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
 import type { Values } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
@@ -12,7 +13,6 @@ import { creating, Once, type Verb } from '../parts/verbs.tsx';
 import { giving, roleField } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 import { bridges } from './bridges.tsx';
-import { ending } from './ending.ts';
 import { ProviderGroups } from './provider-groups.tsx';
 
 const words = texts.programs;
