@@ -15,8 +15,9 @@ import type { Topic } from './row.ts';
 const words = texts.device;
 /** Milliseconds after a message until the values are read again: many that come together are read once. */
 const settleTime = 1000;
-/** Of a strip of states, in its own units. */
+/** Of a strip of states, in its own units; and what its states are told apart by. */
 const width = 240;
+const shades = ['var(--line)', 'var(--accent)', 'var(--warn)', 'var(--good)'];
 
 export function Values({ id, topics }: { id: string; topics: readonly Topic[] }) {
   const stored = topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
@@ -120,7 +121,7 @@ function States({ states, from, to, label }: { states: Latest['states']; from: n
   return (
     <svg class="spark" viewBox={`0 0 ${width} 44`} preserveAspectRatio="none" role="img" aria-label={label}>
       {[...shapes].sort().map(([value, shape], at) => (
-        <path key={value} class={`state s${at % 4}`} d={shape}>
+        <path key={value} class="state" fill={shades[at % shades.length]} d={shape}>
           <title>{value}</title>
         </path>
       ))}

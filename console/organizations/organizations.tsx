@@ -153,7 +153,7 @@ function Branches({
             onDragLeave={() => setOver(undefined)}
             onDrop={(event) => take(event, one)}
           >
-            <Link class="name" draggable={false} href={`/organizations/${one.id}`}>
+            <Link class="name grow" draggable={false} href={`/organizations/${one.id}`}>
               {one.name}
             </Link>
             <Holds of={one} online={isWhole ? onlineIn(one, branches) : 0} />

@@ -6,8 +6,8 @@ export const dashes: readonly (readonly number[])[] = [[], [8, 4], [2, 3], [10, 
 /** A piece of a line, to be found in the chart. */
 export function Swatch({ line }: { line: number }) {
   return (
-    <svg class={`swatch line-${line + 1}`} viewBox="0 0 26 6" aria-hidden="true">
-      <path d="M0 3h26" stroke-dasharray={dashes[line]?.join(' ')} />
+    <svg class="swatch" viewBox="0 0 26 6" aria-hidden="true">
+      <path d="M0 3h26" stroke={`var(--line-${line + 1})`} stroke-dasharray={dashes[line]?.join(' ')} />
     </svg>
   );
 }

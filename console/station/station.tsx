@@ -46,7 +46,7 @@ function Line({ id }: { id: string }) {
     });
   useTitle(me.value?.station?.name ?? words.title);
   return (
-    <main class="station">
+    <main class="stack station">
       <Head />
       {kept.unit ? (
         <UnitInHand key={kept.unit.jobId} kept={kept} change={change} next={next} />
