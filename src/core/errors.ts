@@ -149,6 +149,12 @@ export function invalid(path: string, message: string): PlatformError {
   return new PlatformError('invalid', { details: [{ path, message }] });
 }
 
+/** Where an unknown property has no effect, it may be a mistyped one that matters. @throws PlatformError that names it */
+export function demandKnown(given: object, known: readonly string[], of: string): void {
+  const name = Object.keys(given).find((one) => !known.includes(one));
+  if (name !== undefined) throw invalid(name, `is not a property of ${of}`);
+}
+
 /** 413; `limit` is the variable that says how large a body may be. */
 export function tooLarge(limit: string): PlatformError {
   return new PlatformError('tooLarge', { message: `${limit}: the body is too large.` });

@@ -1,12 +1,11 @@
 /** POST /devices/jobs: devices that are there are deleted, moved or given new secrets; and the way back. */
-
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { type Static, Type } from 'typebox';
 import { oneOf } from '../../../db/registry/records.ts';
 import { commandBody } from '../../commands/command.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
-import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
+import { demandKnown, invalid, PlatformError, unknownReference } from '../../core/errors.ts';
 import { idParams } from '../../entity/routes.ts';
 import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
@@ -83,8 +82,7 @@ export function bulkRoutes(app: App, ctx: FactoryContext): void {
     async ({ caller, body }, reply) => {
       demandRights(ctx, caller, body.action);
       if (body.accountId !== undefined) ctx.access.demandAccount(caller, body.accountId);
-      for (const name of Object.keys(body))
-        if (!Object.hasOwn(bulkBody.properties, name)) throw invalid(name, 'is not a property of a job');
+      demandKnown(body, Object.keys(bulkBody.properties), 'a job');
       const job = await bulkJob(ctx, caller, body);
       return reply.status(202).send({ job: showJob(job) });
     },

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { commandBody } from '../../commands/command.ts';
 import type { Caller } from '../../core/caller.ts';
-import { invalid } from '../../core/errors.ts';
+import { demandKnown, invalid } from '../../core/errors.ts';
 import type { App } from '../../http/app.ts';
 import { selectionFilter } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
@@ -64,8 +64,7 @@ export function bulkCommandRoutes(app: App, ctx: FactoryContext): void {
     async ({ caller, body: asked }, reply) => {
       demandRowRights(access, caller, 'command');
       access.demandAccount(caller, asked.accountId);
-      for (const name of Object.keys(asked))
-        if (!Object.hasOwn(body.properties, name)) throw invalid(name, 'is not a property of a bulk command');
+      demandKnown(asked, Object.keys(body.properties), 'a bulk command');
       commands.demandSendable(asked.command, 'command/');
       return reply.status(202).send({ job: showJob(await bulkCommand(ctx, caller, asked)) });
     },

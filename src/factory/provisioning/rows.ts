@@ -1,7 +1,7 @@
 /** The rows of a job as they come in: CSV, NDJSON or `{"rows":[...]}`, read in slices as they arrive. */
 import { createHash } from 'node:crypto';
 import { pipeline } from 'node:stream/promises';
-import { failureOf, invalid, PlatformError } from '../../core/errors.ts';
+import { demandKnown, failureOf, invalid, PlatformError } from '../../core/errors.ts';
 import { csvOptionsOf } from '../../core/formats/csv-files.ts';
 import { isNestedDeeply } from '../../core/formats/json-size.ts';
 import { nearName } from '../../core/formats/near-names.ts';
@@ -226,7 +226,7 @@ async function readJson(pieces: AsyncIterable<string>, rows: RowsIn): Promise<vo
   const isRows = typeof around === 'object' && around !== null && 'rows' in around && Array.isArray(around.rows);
   if (!isRows || cutter.arrays !== 1) throw invalid('body', 'must be {"rows":[...]}');
   // A property next to the rows has no effect; it may have been meant for the query, such as dryRun.
-  for (const name of Object.keys(around)) if (name !== 'rows') throw invalid(name, 'is not a property of the body');
+  demandKnown(around, ['rows'], 'the body');
 }
 
 function readObject(text: string, { rows }: RowsIn): RowValues {
