@@ -1,12 +1,12 @@
 /** Charts of what devices have stored: by range, zoomed, live, up to five devices together. The address holds all of it. */
-import { useEffect, useMemo, useRef } from 'preact/hooks';
+import { useMemo } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { browserStore } from '../app/stores.ts';
 import { Chart } from '../parts/chart.tsx';
 import { Button, ErrorNote, Select } from '../parts/form.tsx';
+import { useHeard } from '../parts/heard.ts';
 import { Icon } from '../parts/icons.tsx';
-import { listen } from '../parts/live.ts';
 import { useLoad } from '../parts/load.ts';
 import { nameOf } from '../parts/names.tsx';
 import { Loading } from '../parts/page.tsx';
@@ -76,27 +76,6 @@ async function firstWithPoints(topics: readonly { channel: string; topic: string
   return topics[Math.max(0, found.indexOf(true))]?.channel ?? '';
 }
 
-/** Reads again soon after a message. */
-function useMessages(topics: readonly string[], isLive: boolean, onMessage: () => void): void {
-  const latest = useRef(onMessage);
-  latest.current = onMessage;
-  const heard = isLive ? topics.join(',') : '';
-  useEffect(() => {
-    if (heard === '') return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const source = listen(heard.split(','), () => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        if (!document.hidden) latest.current();
-      }, liveEvery);
-    });
-    return () => {
-      clearTimeout(timer);
-      source.close();
-    };
-  }, [heard]);
-}
-
 export function Series({ device }: { device: DeviceRow }) {
   const { set, channel, range, zoom, aggregate, others } = useShown();
   const { data: connectivity, error: failure } = useLoad(() => readConnectivity(device.id), [device.id]);
@@ -120,7 +99,7 @@ export function Series({ device }: { device: DeviceRow }) {
     [topics, range, zoom, aggregate],
     zoom ? 0 : againEvery,
   );
-  useMessages(topics, zoom === undefined, reload);
+  useHeard(zoom ? [] : topics, liveEvery, reload);
   const [askedFrom, askedTo] = zoom ?? [data?.from ?? 0, data?.to ?? 0];
   const span = { from: askedFrom / 1000, to: askedTo / 1000 };
   const zoomTo = ({ from, to }: Span) =>

@@ -1,9 +1,8 @@
 /** What a device says now: a card for each category, with its age and a line of its last day. They follow what it publishes. */
-import { useEffect } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { Ago } from '../parts/ago.tsx';
 import { ErrorNote } from '../parts/form.tsx';
-import { listen } from '../parts/live.ts';
+import { useHeard } from '../parts/heard.ts';
 import { useLoad } from '../parts/load.ts';
 import { Loading } from '../parts/page.tsx';
 import { number, readingText } from '../parts/reading.ts';
@@ -21,24 +20,9 @@ const shades = ['var(--line)', 'var(--accent)', 'var(--warn)', 'var(--good)'];
 
 export function Values({ id, topics }: { id: string; topics: readonly Topic[] }) {
   const stored = topics.filter(({ persistenceType }) => persistenceType === 'timeSeries');
-  const heard = stored.map(({ topic }) => topic).join(',');
-  const { data, error, reload } = useLoad(() => readLatest(stored), [heard], 60_000);
-  useEffect(() => {
-    if (heard === '') return;
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const readSoon = () => {
-      timer ??= setTimeout(() => {
-        timer = undefined;
-        if (!document.hidden) reload();
-      }, settleTime);
-    };
-    // What was said before the stream opened is read, too.
-    const source = listen(heard.split(','), readSoon, (isOpen) => isOpen && readSoon());
-    return () => {
-      clearTimeout(timer);
-      source.close();
-    };
-  }, [heard]);
+  const topicsOf = stored.map(({ topic }) => topic);
+  const { data, error, reload } = useLoad(() => readLatest(stored), [topicsOf], 60_000);
+  useHeard(topicsOf, settleTime, reload, true);
   if (!data) return error ? <ErrorNote error={error} /> : <Loading />;
   if (data.length === 0)
     return (
