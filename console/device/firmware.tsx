@@ -6,8 +6,8 @@ import { can } from '../app/session.ts';
 import { readPublished } from '../firmware/packages.tsx';
 import { deliveryColumns } from '../firmware/progress.tsx';
 import { Ago } from '../parts/ago.tsx';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, ErrorNote, Form, Select, type Values } from '../parts/form.tsx';
+import type { Chosen } from '../parts/fields.tsx';
+import { ActionButton, ErrorNote, Select } from '../parts/form.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useLoad } from '../parts/load.ts';
 import { Facts, Loading, Panel, Time } from '../parts/page.tsx';
@@ -31,42 +31,26 @@ export function VersionSource({ of }: { of: Pick<DeviceRow, 'firmwareVersionSour
 }
 
 /** Rolls a package out to one device. */
-const updating = (device: DeviceRow): Verb => ({
-  text: words.updateThis,
-  kind: 'primary',
-  dialog: (finish, close) => <Update of={device} onDone={() => finish({ said: words.updateMade })} onClose={close} />,
-});
-
-function Update({
-  of: { id, serialNumber, deviceTemplateId },
-  onDone,
-  onClose,
-}: {
-  of: DeviceRow;
-  onDone: () => void;
-  onClose: () => void;
-}) {
-  const { data, error } = useLoad(() => readPublished(deviceTemplateId ?? ''), [id]);
-  const save = async ({ packageId = '' }: Values) => {
-    await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
-    onDone();
+function updating({ id, serialNumber, deviceTemplateId }: DeviceRow): Verb {
+  const form: Verb['form'] = {
+    title: words.updateOne(serialNumber),
+    verb: words.update,
+    fields: () => [{ name: 'packageId', choice: (chosen) => <Published product={deviceTemplateId} {...chosen} /> }],
+    save: async ({ packageId = '' }) => {
+      if (packageId === '') throw new Error(texts.firmware.noPublished);
+      await unwrap(api.POST('/api/v1/devices/{id}/firmware', { params: { path: { id } }, body: { packageId } }));
+      return { said: words.updateMade };
+    },
   };
+  return { text: words.updateThis, kind: 'primary', form };
+}
+
+function Published({ product, ...chosen }: Chosen & { product: string }) {
+  const { data, error } = useLoad(() => readPublished(product), [product]);
   const { options = [] } = data ?? {};
-  return (
-    <Dialog title={words.updateOne(serialNumber)} onClose={onClose}>
-      <ErrorNote error={error} />
-      {data && options.length === 0 ? (
-        <>
-          <p>{texts.firmware.noPublished}</p>
-          <CloseButton onClose={onClose} />
-        </>
-      ) : (
-        <Form save={save} verb={words.update} onCancel={onClose}>
-          <Select label={texts.firmware.package} name="packageId" options={options} busy={!data} />
-        </Form>
-      )}
-    </Dialog>
-  );
+  if (error) return <ErrorNote error={error} />;
+  if (data && options.length === 0) return <p>{texts.firmware.noPublished}</p>;
+  return <Select key={options.length} label={texts.firmware.package} options={options} busy={!data} {...chosen} />;
 }
 
 /** What was offered to a device, and what it said. */
