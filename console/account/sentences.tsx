@@ -1,22 +1,13 @@
 /** What happened, as a sentence with names: "ada@example.com made a new secret for RS-0001". */
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
+import type { paths } from '../api-types.d.ts';
 import { isNamedKind, NameOf } from '../parts/names.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.audit;
-export interface AuditRow {
-  id: string;
-  time: string;
-  event: string;
-  outcome: 'success' | 'failure';
-  actorKind: string | null;
-  actorId: string | null;
-  targetKind: string | null;
-  targetId: string | null;
-  address: string | null;
-  details: Record<string, unknown>;
-}
+type Audit = paths['/api/v1/audit']['get']['responses'][200]['content']['application/json']['auditRecords'];
+export type AuditRow = NonNullable<Audit['results']>[number];
 
 /** Where the page of a thing is. */
 const places: Record<string, (id: string) => string> = {

@@ -1,17 +1,13 @@
 /** What devices have stored of one channel: rollups of numbers, and texts as they came. */
 import { api, unwrap } from '../app/api.ts';
 import type { Line, Reading } from '../parts/chart-lines.ts';
+import type { Topic } from './row.ts';
 
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
 export type Aggregate = (typeof aggregates)[number];
 
 /** How a page shows a category, as its channel template says. */
-export interface Category {
-  name: string;
-  label?: string;
-  unit?: string;
-  kind: 'number' | 'state';
-}
+export type Category = Topic['categories'][number];
 
 export interface Asked {
   topic: string;

@@ -1,20 +1,12 @@
 /** The unit in hand: its label to print, its flash file, and whether it works. */
 import { useState } from 'preact/hooks';
 import { Code } from '../parts/code.tsx';
+import { download } from '../parts/download.ts';
 import { ActionButton, Button, ErrorNote, Select } from '../parts/form.tsx';
 import { useLoad } from '../parts/load.ts';
 import { texts } from '../texts.ts';
 import type { Kept } from './kept.ts';
-import {
-  type FlashFile,
-  type Format,
-  formats,
-  readFlashFile,
-  readLabel,
-  type Unit,
-  type Verdict,
-  verifyUnit,
-} from './units.ts';
+import { type Format, formats, readFlashFile, readLabel, type Unit, type Verdict, verifyUnit } from './units.ts';
 
 const words = texts.station;
 /** Seconds for the unit to connect and publish. */
@@ -74,7 +66,10 @@ function Flash({ unit, format, onFormat }: { unit: Unit; format: Format; onForma
       <ErrorNote error={error} />
       {data && (
         <>
-          <Button label={words.download(data.name)} onClick={() => save(data)} />
+          <Button
+            label={words.download(data.name)}
+            onClick={() => download(data.name, new Blob([data.text], { type: 'application/octet-stream' }))}
+          />
           <details>
             <summary>{words.show}</summary>
             <Code label={words.flash} text={data.text} />
@@ -83,13 +78,6 @@ function Flash({ unit, format, onFormat }: { unit: Unit; format: Format; onForma
       )}
     </section>
   );
-}
-
-function save({ name, text }: FlashFile): void {
-  const url = URL.createObjectURL(new Blob([text], { type: 'application/octet-stream' }));
-  Object.assign(document.createElement('a'), { href: url, download: name }).click();
-  // The browser has begun to read it by then.
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }
 
 function Verify({
