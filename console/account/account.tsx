@@ -1,12 +1,12 @@
 /** One's own login, and for admins retention, usage, the audit record and the health of the service. */
 import { api, unwrap } from '../app/api.ts';
 import { accountId, can, me } from '../app/session.ts';
-import { EntityPart } from '../parts/entity-page.tsx';
-import { ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { NewPassword } from '../parts/new-password.tsx';
-import { Badge, Facts, Loading, Page, Panel, Tabs, Time } from '../parts/page.tsx';
-import { toast } from '../parts/toast.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { ErrorNote, Field, Form, type Values } from '../parts/forms/form.tsx';
+import { NewPassword } from '../parts/forms/new-password.tsx';
+import { EntityPart } from '../parts/lists/entity-page.tsx';
+import { Badge, Facts, Loading, Page, Panel, Tabs, Time } from '../parts/page/page.tsx';
 import { Security } from '../people/security.tsx';
 import { texts } from '../texts.ts';
 import { Audit } from './audit.tsx';

@@ -2,12 +2,12 @@
 import { auditEvents } from '../../src/operations/audit/events.ts';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
-import { Field, Select } from '../parts/form.tsx';
+import { failed } from '../parts/dialogs/toast.tsx';
+import { Field, Select } from '../parts/forms/form.tsx';
+import { Picker } from '../parts/forms/picker.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
-import { Badge, Time } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { failed } from '../parts/toast.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { type AuditRow, Sentence } from './sentences.tsx';
 

@@ -3,10 +3,10 @@ import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
-import { Button, Check, ErrorNote, Field, Form, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading, Panel } from '../parts/page.tsx';
-import { toast } from '../parts/toast.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { Button, Check, ErrorNote, Field, Form, type Values } from '../parts/forms/form.tsx';
+import { Loading, Panel } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.branding;

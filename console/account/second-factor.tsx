@@ -1,11 +1,11 @@
 /** Sets up an authenticator app: a QR code, a code to confirm it, and recovery codes that are shown once. */
 import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
-import { Code } from '../parts/code.tsx';
-import { ActionButton, Field, Form, type Values } from '../parts/form.tsx';
-import { QrCode } from '../parts/qr.tsx';
-import { Panel } from '../parts/shown.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { Code } from '../parts/codes/code.tsx';
+import { QrCode } from '../parts/codes/qr.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { ActionButton, Field, Form, type Values } from '../parts/forms/form.tsx';
+import { Panel } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.security;

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
 import type { paths } from '../api-types.d.ts';
-import { isNamedKind, NameOf } from '../parts/names.tsx';
+import { isNamedKind, NameOf } from '../parts/data/names.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.audit;

@@ -2,12 +2,12 @@
 import { api, unwrap } from '../app/api.ts';
 import { type Entity, readList, remove } from '../app/entities.ts';
 import { accountId, can, me } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import type { EntityList } from '../parts/entity-page.tsx';
+import { NameOf } from '../parts/data/names.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
 import type { Column } from '../parts/lists/table.tsx';
-import { NameOf } from '../parts/names.tsx';
-import { Time } from '../parts/page.tsx';
-import { creating, Once } from '../parts/verbs.tsx';
+import { creating, Once } from '../parts/lists/verbs.tsx';
+import { Time } from '../parts/page/page.tsx';
 import { type Rights, RightsTable, rightsIn } from '../people/rights-table.tsx';
 import { texts } from '../texts.ts';
 

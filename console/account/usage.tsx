@@ -1,8 +1,8 @@
 /** What an account uses, in groups: first what is counted, with how full it is, then the other limits. */
 import { api, unwrap } from '../app/api.ts';
-import { ErrorNote } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading, Stat, Time } from '../parts/page.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { ErrorNote } from '../parts/forms/form.tsx';
+import { Loading, Stat, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.account;

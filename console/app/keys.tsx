@@ -2,9 +2,9 @@
 import { signal } from '@preact/signals';
 import { flushSync } from 'preact/compat';
 import { useLayoutEffect, useState } from 'preact/hooks';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { Icon } from '../parts/icons.tsx';
-import { Facts } from '../parts/shown.tsx';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { Facts } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
 import type { Place } from './offers.ts';
 import { Palette } from './palette.tsx';

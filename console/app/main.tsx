@@ -1,8 +1,8 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { Suspense } from 'preact/compat';
 import { Link, Router, useRoute } from 'wouter-preact';
-import { useLanguage } from '../parts/language.ts';
-import { Loading } from '../parts/page.tsx';
+import { useLanguage } from '../parts/page/language.ts';
+import { Loading } from '../parts/page/page.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { takeFederatedLogin } from '../sign-in/federated.ts';
 import { SignIn } from '../sign-in/sign-in.tsx';

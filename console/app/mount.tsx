@@ -1,11 +1,11 @@
 /** Puts a page into the document, with what every page shows over itself. */
 import { type ComponentChildren, render } from 'preact';
-import { Boundary } from '../parts/boundary.tsx';
-import { Uncopied } from '../parts/copy.tsx';
-import { Question } from '../parts/dialog.tsx';
-import { keepFocus } from '../parts/focus.ts';
-import { Toasts } from '../parts/toast.tsx';
-import { guardPage } from '../parts/unsaved.ts';
+import { Uncopied } from '../parts/codes/copy.tsx';
+import { Question } from '../parts/dialogs/dialog.tsx';
+import { Toasts } from '../parts/dialogs/toast.tsx';
+import { guardPage } from '../parts/forms/unsaved.ts';
+import { Boundary } from '../parts/page/boundary.tsx';
+import { keepFocus } from '../parts/page/focus.ts';
 
 export function mount(page: ComponentChildren): void {
   guardPage();

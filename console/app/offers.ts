@@ -1,6 +1,6 @@
 /** What the search of everything offers besides what the API finds: places, their parts, actions, the guide, and what was open lately. */
 import { useLayoutEffect } from 'preact/hooks';
-import type { IconName } from '../parts/icons.tsx';
+import type { IconName } from '../parts/page/icons.tsx';
 import { texts } from '../texts.ts';
 import { type Action, begin } from './actions.ts';
 import { notePage, pagesOf } from './recent.ts';

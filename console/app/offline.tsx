@@ -1,8 +1,8 @@
 /** What is shown while the service does not answer: it is said and tried again, and nothing is thrown away. */
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks';
-import { Button, ErrorNote } from '../parts/form.tsx';
-import { Icon } from '../parts/icons.tsx';
-import { Loading } from '../parts/shown.tsx';
+import { Button, ErrorNote } from '../parts/forms/form.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { Loading } from '../parts/page/shown.tsx';
 import { texts } from '../words.ts';
 import { online } from './api.ts';
 import { resume } from './session.ts';

@@ -1,11 +1,11 @@
 /** Search everywhere: what the API finds, and places and actions of the page. All by keyboard. */
 import { useEffect, useId, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
-import { useModal } from '../parts/dialog.tsx';
-import { Icon, type IconName } from '../parts/icons.tsx';
-import { useLoad } from '../parts/load.ts';
-import { isComposed, useTyped } from '../parts/typed.ts';
-import { leave } from '../parts/unsaved.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { useModal } from '../parts/dialogs/dialog.tsx';
+import { isComposed, useTyped } from '../parts/forms/typed.ts';
+import { leave } from '../parts/forms/unsaved.ts';
+import { Icon, type IconName } from '../parts/page/icons.tsx';
 import { texts } from '../texts.ts';
 import { api, unwrap } from './api.ts';
 import { contains, guideOffers, type Offer, ownOffers, type Place, readHeadings, recentPages } from './offers.ts';

@@ -1,6 +1,6 @@
 /** Places of the console, each a file that is loaded with its first visit. */
 import { lazy } from 'preact/compat';
-import { FileError } from '../parts/boundary.tsx';
+import { FileError } from '../parts/page/boundary.tsx';
 import { online } from './api.ts';
 import { keepsNothing, tabStore } from './stores.ts';
 

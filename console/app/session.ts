@@ -1,7 +1,7 @@
 /** The signed-in person, their permissions, and the end of the session. */
 import { computed, signal } from '@preact/signals';
-import { toast } from '../parts/toast.tsx';
-import { forgetForms } from '../parts/unsaved.ts';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { forgetForms } from '../parts/forms/unsaved.ts';
 import { federatedError, isFederated } from '../sign-in/federated.ts';
 import { texts } from '../words.ts';
 import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';

@@ -2,11 +2,11 @@
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Switch, useLocation } from 'wouter-preact';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
-import { Button } from '../parts/form.tsx';
-import { Icon, type IconName } from '../parts/icons.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading, Page } from '../parts/page.tsx';
-import { leave } from '../parts/unsaved.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { Button } from '../parts/forms/form.tsx';
+import { leave } from '../parts/forms/unsaved.ts';
+import { Icon, type IconName } from '../parts/page/icons.tsx';
+import { Loading, Page } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { api, unwrap } from './api.ts';
 import { Above, Main } from './frame.tsx';

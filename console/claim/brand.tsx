@@ -1,7 +1,7 @@
 /** The name, colour and logo of an account on a page. */
 import { useEffect } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
-import { useLoad } from '../parts/load.ts';
+import { useLoad } from '../parts/data/load.ts';
 
 export interface Branding {
   name: string;

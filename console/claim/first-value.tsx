@@ -3,10 +3,10 @@ import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { pointsOf } from '../device/points.ts';
 import { readConnectivity, type Topic } from '../device/row.ts';
-import { Ago } from '../parts/ago.tsx';
-import { Button } from '../parts/form.tsx';
-import { listen } from '../parts/live.ts';
-import { number } from '../parts/reading.ts';
+import { listen } from '../parts/data/live.ts';
+import { Ago } from '../parts/formats/ago.tsx';
+import { number } from '../parts/formats/reading.ts';
+import { Button } from '../parts/forms/form.tsx';
 import { texts } from '../words.ts';
 
 const words = texts.claim;

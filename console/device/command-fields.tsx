@@ -1,5 +1,5 @@
 /** The fields of a command whose name is typed. */
-import { Field, TextArea } from '../parts/form.tsx';
+import { Field, TextArea } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.commands;

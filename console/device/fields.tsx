@@ -2,13 +2,13 @@
 import { useState } from 'preact/hooks';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { Button, Field, Form, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading } from '../parts/page.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { type Schema, SchemaField } from '../parts/schema.tsx';
-import { toast } from '../parts/toast.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { Button, Field, Form, type Values } from '../parts/forms/form.tsx';
+import { Picker } from '../parts/forms/picker.tsx';
+import { type Schema, SchemaField } from '../parts/forms/schema.tsx';
+import { Loading } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { type DeviceRow, readDevice } from './row.ts';
 

@@ -2,12 +2,12 @@
 import { useEffect, useState } from 'preact/hooks';
 import { api, rawBody, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
-import { BrokerWarning } from '../parts/broker-warning.tsx';
-import { Field, Form, Select, type Values } from '../parts/form.tsx';
-import { listen } from '../parts/live.ts';
-import { useLoad } from '../parts/load.ts';
-import { Badge, type Fact, Facts, Panel } from '../parts/page.tsx';
-import { toast } from '../parts/toast.tsx';
+import { listen } from '../parts/data/live.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { BrokerWarning } from '../parts/dialogs/broker-warning.tsx';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { Field, Form, Select, type Values } from '../parts/forms/form.tsx';
+import { Badge, type Fact, Facts, Panel } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { Messages, type Shown } from './messages.tsx';
 import { type Connectivity, type DeviceRow, readConnectivity } from './row.ts';

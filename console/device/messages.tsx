@@ -1,10 +1,10 @@
 /** Messages as a table of what they say: a row for each value, and the message itself behind it. */
 import { Fragment } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { Button } from '../parts/form.tsx';
-import { Icon } from '../parts/icons.tsx';
-import type { Message, MessageProperties } from '../parts/live.ts';
-import { Facts } from '../parts/shown.tsx';
+import type { Message, MessageProperties } from '../parts/data/live.ts';
+import { Button } from '../parts/forms/form.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { Facts } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
 import { pointsOf } from './points.ts';
 import type { Topic } from './row.ts';

@@ -2,12 +2,12 @@
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import { ErrorNote } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { NameLink } from '../parts/names.tsx';
-import { type Fact, Facts, Loading, Panel, Time } from '../parts/page.tsx';
-import { State } from '../parts/state.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { NameLink } from '../parts/data/names.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import { ErrorNote } from '../parts/forms/form.tsx';
+import { type Fact, Facts, Loading, Panel, Time } from '../parts/page/page.tsx';
+import { State } from '../parts/page/state.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';

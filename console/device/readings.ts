@@ -1,6 +1,6 @@
 /** What devices have stored of one channel: rollups of numbers, and texts as they came. */
 import { api, unwrap } from '../app/api.ts';
-import type { Line, Reading } from '../parts/chart-lines.ts';
+import type { Line, Reading } from '../parts/charts/chart-lines.ts';
 import type { Topic } from './row.ts';
 
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;

@@ -2,10 +2,10 @@
 import { Link } from 'wouter-preact';
 import { auditColumns } from '../account/audit.tsx';
 import { api, unwrap } from '../app/api.ts';
-import { Ago } from '../parts/ago.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { Ago } from '../parts/formats/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Badge, Time } from '../parts/page.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { missingChannel, reasonOf } from './refused.tsx';
 

@@ -2,11 +2,11 @@
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { accountId, can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import { ActionButton } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { nameOf } from '../parts/names.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { nameOf } from '../parts/data/names.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import { ActionButton } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 import type { DeviceRow, Topic } from './row.ts';
 

@@ -1,9 +1,9 @@
 /** Requests for support with a device that are open, with what had happened to it in the day before. */
 import { api, unwrap } from '../app/api.ts';
-import { CloseSupport } from '../parts/close-support.tsx';
-import { useLoad } from '../parts/load.ts';
-import { NameOf } from '../parts/names.tsx';
-import { Panel, Time, timeText } from '../parts/page.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { NameOf } from '../parts/data/names.tsx';
+import { CloseSupport } from '../parts/dialogs/close-support.tsx';
+import { Panel, Time, timeText } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { Severity } from './records.tsx';
 

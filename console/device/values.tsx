@@ -1,12 +1,12 @@
 /** What a device says now: a card for each category, with its age and a line of its last day. They follow what it publishes. */
 import { Link } from 'wouter-preact';
-import { Ago } from '../parts/ago.tsx';
-import { ErrorNote } from '../parts/form.tsx';
-import { useHeard } from '../parts/heard.ts';
-import { useLoad } from '../parts/load.ts';
-import { Loading } from '../parts/page.tsx';
-import { number, readingText } from '../parts/reading.ts';
-import { Spark } from '../parts/spark.tsx';
+import { Spark } from '../parts/charts/spark.tsx';
+import { useHeard } from '../parts/data/heard.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { Ago } from '../parts/formats/ago.tsx';
+import { number, readingText } from '../parts/formats/reading.ts';
+import { ErrorNote } from '../parts/forms/form.tsx';
+import { Loading } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { dayLength, type Latest, readLatest } from './latest.ts';
 import type { Topic } from './row.ts';

@@ -1,6 +1,6 @@
 /** The product and the organization of a device. */
 import { Link } from 'wouter-preact';
-import { nameOf } from '../parts/names.tsx';
+import { nameOf } from '../parts/data/names.tsx';
 import type { DeviceRow } from './row.ts';
 
 export function Where({ device: { deviceTemplateId, organizationId } }: { device: DeviceRow }) {

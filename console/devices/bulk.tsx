@@ -5,10 +5,10 @@ import { api, unwrap } from '../app/api.ts';
 import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/command-fields.tsx';
-import { Dialog } from '../parts/dialog.tsx';
-import { Button, Check, ErrorNote, Form, type Values } from '../parts/form.tsx';
-import { Picker } from '../parts/picker.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { Button, Check, ErrorNote, Form, type Values } from '../parts/forms/form.tsx';
+import { Picker } from '../parts/forms/picker.tsx';
 import { texts } from '../texts.ts';
 import type { DeviceFilter } from './query.ts';
 

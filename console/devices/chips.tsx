@@ -1,5 +1,5 @@
 /** Filters that links of other places set, and that have no field here: each says what it is, and can be taken away. */
-import { Icon } from '../parts/icons.tsx';
+import { Icon } from '../parts/page/icons.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.devices.chips;

@@ -1,8 +1,8 @@
 /** Devices to CSV. */
 import { spreadsheetCell } from '../../src/core/formats/spreadsheets.ts';
-import { downloadCsv } from '../parts/download.ts';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { downloadCsv } from '../parts/formats/download.ts';
 import type { Sort } from '../parts/lists/table.tsx';
-import { toast } from '../parts/toast.tsx';
 import { texts } from '../texts.ts';
 import { type DeviceFilter, readColumns } from './query.ts';
 

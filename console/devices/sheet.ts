@@ -2,7 +2,7 @@
 import { type CellObject, CFB, parse_zip as parseParts, SSF } from '@e965/xlsx';
 import { parse } from 'csv-parse/browser/esm/sync';
 import { csvOptionsOf } from '../../src/core/formats/csv-files.ts';
-import { TooLarge, unzip } from '../parts/unzip.ts';
+import { TooLarge, unzip } from '../parts/formats/unzip.ts';
 
 declare module '@e965/xlsx' {
   /** Reads the parts of a workbook, unpacked: its own types leave it out. */

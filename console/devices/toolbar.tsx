@@ -1,9 +1,9 @@
 /** The toolbar of the table of devices. */
 import { useState } from 'preact/hooks';
 import { can } from '../app/session.ts';
-import { Button, Select } from '../parts/form.tsx';
+import { Button, Select } from '../parts/forms/form.tsx';
+import { Picker } from '../parts/forms/picker.tsx';
 import { SearchField } from '../parts/lists/search-field.tsx';
-import { Picker } from '../parts/picker.tsx';
 import { texts } from '../texts.ts';
 import { sizes } from './query.ts';
 

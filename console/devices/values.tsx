@@ -1,9 +1,9 @@
 /** Last values of devices as columns of their table. */
 import { readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import { readingText } from '../parts/formats/reading.ts';
 import type { Column } from '../parts/lists/table.tsx';
-import { readingText } from '../parts/reading.ts';
 import { texts } from '../texts.ts';
 import type { Row } from './query.ts';
 

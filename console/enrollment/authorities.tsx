@@ -2,12 +2,12 @@
 import { api, unwrap } from '../app/api.ts';
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { Code } from '../parts/code.tsx';
-import { ending } from '../parts/deletions.ts';
-import { download } from '../parts/download.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { Badge, Time } from '../parts/page.tsx';
-import { creating, type Verb } from '../parts/verbs.tsx';
+import { Code } from '../parts/codes/code.tsx';
+import { download } from '../parts/formats/download.ts';
+import { ending } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { Ends } from './certificates.tsx';
 

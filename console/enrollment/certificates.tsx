@@ -1,9 +1,9 @@
 /** Certificates of devices, those that end soon first, and how one is ended. */
 import { type Entity, readList, remove } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { NameLink, NameOf, nameOf } from '../parts/names.tsx';
-import { Badge, Time } from '../parts/page.tsx';
+import { NameLink, NameOf, nameOf } from '../parts/data/names.tsx';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { endsSoon } from './read.ts';
 

@@ -1,5 +1,5 @@
 /** Enrollment: groups whose devices get their credential by themselves, certificates of devices, and the CAs behind them. */
-import { EntityPage } from '../parts/entity-page.tsx';
+import { EntityPage } from '../parts/lists/entity-page.tsx';
 import { texts } from '../texts.ts';
 import { authorities } from './authorities.tsx';
 import { certificates } from './certificates.tsx';

@@ -1,10 +1,10 @@
 /** The fields of a group, for the wizard and for its change. */
 import { type Changes as ChangesOf, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { Chosen, FieldsOf } from '../parts/fields.tsx';
-import { Select, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { localTime } from '../parts/times.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { localTime } from '../parts/formats/times.ts';
+import type { Chosen, FieldsOf } from '../parts/forms/fields.tsx';
+import { Select, type Values } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 import { makeIssuer } from './authorities.tsx';
 import type { Group } from './read.ts';

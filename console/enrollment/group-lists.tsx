@@ -2,9 +2,9 @@
 import { api, unwrap } from '../app/api.ts';
 import { pageSize } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { Badge, Time } from '../parts/page.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.enrollment;

@@ -1,9 +1,9 @@
 /** The enrollment groups of the account. */
 import { readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { NameOf } from '../parts/names.tsx';
-import { Badge } from '../parts/page.tsx';
+import { NameOf } from '../parts/data/names.tsx';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { Badge } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { NewGroup } from './new-group.tsx';
 import { type Group, stateOf } from './read.ts';

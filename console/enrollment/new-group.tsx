@@ -1,9 +1,9 @@
 /** A new group, step by step: what its devices have, where they belong and what they get, and what bounds it. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { make } from '../app/entities.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { type Chosen, Fields } from '../parts/fields.tsx';
-import { Button, Form, type Values } from '../parts/form.tsx';
+import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { type Chosen, Fields } from '../parts/forms/fields.tsx';
+import { Button, Form, type Values } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 import { changesOf, limitFields, type Proof, placeFields, usual, withIssuer } from './group-fields.tsx';
 import { SecretsDialog } from './secrets.tsx';

@@ -1,7 +1,8 @@
 /** The secrets of a group, which only one answer has, and what a device does with them. */
-import { UnitsWarning } from '../parts/broker-warning.tsx';
-import { Code } from '../parts/code.tsx';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
+
+import { Code } from '../parts/codes/code.tsx';
+import { UnitsWarning } from '../parts/dialogs/broker-warning.tsx';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
 import { texts } from '../texts.ts';
 import { type Asked, enrollLines, secretLine } from './lines.ts';
 

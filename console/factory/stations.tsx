@@ -1,14 +1,14 @@
 /** Stations: programs of a factory line, each with its product, its limit and its end. */
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { accountId, can } from '../app/session.ts';
-import { UnitsWarning } from '../parts/broker-warning.tsx';
-import { ending } from '../parts/deletions.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import type { Values } from '../parts/form.tsx';
-import { NameOf } from '../parts/names.tsx';
-import { Badge, Time } from '../parts/page.tsx';
-import { localTime } from '../parts/times.ts';
-import { creating, Once, type Verb } from '../parts/verbs.tsx';
+import { NameOf } from '../parts/data/names.tsx';
+import { UnitsWarning } from '../parts/dialogs/broker-warning.tsx';
+import { localTime } from '../parts/formats/times.ts';
+import type { Values } from '../parts/forms/form.tsx';
+import { ending } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating, Once, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { stationLines } from './station-lines.ts';
 

@@ -1,5 +1,5 @@
 /** Firmware: packages with their files, and rollouts by stage. */
-import { EntityPage } from '../parts/entity-page.tsx';
+import { EntityPage } from '../parts/lists/entity-page.tsx';
 import { texts } from '../texts.ts';
 import { packages } from './packages.tsx';
 import { RolloutPage, rollouts } from './rollouts.tsx';

@@ -4,12 +4,12 @@ import { ownHeaders } from '../app/acting.ts';
 import { ApiError, api, unwrap } from '../app/api.ts';
 import { type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { deletion } from '../parts/deletions.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { Field, Form, type Values } from '../parts/form.tsx';
-import { State } from '../parts/state.tsx';
-import { creating } from '../parts/verbs.tsx';
+import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { Field, Form, type Values } from '../parts/forms/form.tsx';
+import { deletion } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating } from '../parts/lists/verbs.tsx';
+import { State } from '../parts/page/state.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.firmware;

@@ -1,12 +1,12 @@
 /** How far a rollout has come: its devices by state, its speed and its clock, and why devices have failed. */
 import { Link } from 'wouter-preact';
 import type { Entity } from '../app/entities.ts';
-import { Ago } from '../parts/ago.tsx';
+import { ShareList } from '../parts/charts/shares.tsx';
+import { NameOf } from '../parts/data/names.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
 import type { Column } from '../parts/lists/table.tsx';
-import { NameOf } from '../parts/names.tsx';
-import { Panel, Stat, Time } from '../parts/page.tsx';
-import { ShareList } from '../parts/shares.tsx';
-import { State } from '../parts/state.tsx';
+import { Panel, Stat, Time } from '../parts/page/page.tsx';
+import { State } from '../parts/page/state.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.firmware;

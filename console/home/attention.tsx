@@ -1,7 +1,7 @@
 /** What needs somebody: a count, a sentence, and what to do about it, which the whole row leads to. */
 import { Link } from 'wouter-preact';
-import { CloseSupport } from '../parts/close-support.tsx';
-import { Icon } from '../parts/icons.tsx';
+import { CloseSupport } from '../parts/dialogs/close-support.tsx';
+import { Icon } from '../parts/page/icons.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
 

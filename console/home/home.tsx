@@ -1,9 +1,9 @@
 /** Home: what runs, what needs attention, and what happened lately. It is read again every five seconds. */
 import { Link } from 'wouter-preact';
 import { can } from '../app/session.ts';
-import { useLoad } from '../parts/load.ts';
-import { Page, Waiting } from '../parts/page.tsx';
-import { Spark } from '../parts/spark.tsx';
+import { Spark } from '../parts/charts/spark.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { Page, Waiting } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { Attention } from './attention.tsx';
 import { Lately } from './lately.tsx';

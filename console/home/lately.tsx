@@ -1,9 +1,9 @@
 /** What happened lately, by day. Of what happened alike the newest is shown, and the rest opens; a filter shows one kind. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { Ago } from '../parts/ago.tsx';
-import { Select } from '../parts/form.tsx';
-import { dayText } from '../parts/times.ts';
+import { Ago } from '../parts/formats/ago.tsx';
+import { dayText } from '../parts/formats/times.ts';
+import { Select } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
 

@@ -3,10 +3,10 @@ import { Link, useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
 import { reasonOf } from '../device/refused.tsx';
-import { Ago } from '../parts/ago.tsx';
+import { NameLink } from '../parts/data/names.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { NameLink } from '../parts/names.tsx';
-import { Badge, Page, Time } from '../parts/page.tsx';
+import { Badge, Page, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.home;

@@ -1,7 +1,7 @@
 /** Devices by state, by product and by firmware, as bars that lead to their lists. */
 import { Link } from 'wouter-preact';
-import { ShareList } from '../parts/shares.tsx';
-import { Panel } from '../parts/shown.tsx';
+import { ShareList } from '../parts/charts/shares.tsx';
+import { Panel } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
 import type { OverviewOf } from './read.ts';
 

@@ -2,11 +2,11 @@
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { accountId, can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import { Button, ErrorNote } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Loading, Online } from '../parts/shown.tsx';
-import { numbers } from '../parts/times.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { Ago } from '../parts/formats/ago.tsx';
+import { numbers } from '../parts/formats/times.ts';
+import { Button, ErrorNote } from '../parts/forms/form.tsx';
+import { Loading, Online } from '../parts/page/shown.tsx';
 import { texts } from '../words.ts';
 import { MyPage } from './page.tsx';
 import { type Card, nameOf, readCards, readCategories, shownAs } from './read.ts';

@@ -1,13 +1,13 @@
 /** Gives a device away: a code for the new owner, which its present one may withdraw until it is used. */
 import { useState } from 'preact/hooks';
 import { ApiError, api, unwrap } from '../app/api.ts';
-import { Code } from '../parts/code.tsx';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, ErrorNote } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { QrCode } from '../parts/qr.tsx';
-import { Loading, timeText } from '../parts/shown.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { Code } from '../parts/codes/code.tsx';
+import { QrCode } from '../parts/codes/qr.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { ActionButton, ErrorNote } from '../parts/forms/form.tsx';
+import { Loading, timeText } from '../parts/page/shown.tsx';
 import { words } from './words.ts';
 
 /** Until when a code counts that was made before; empty without one. */

@@ -1,9 +1,9 @@
 /** The head of a page of customers, without a word of the API. */
 import type { ComponentChildren } from 'preact';
 import { Link } from 'wouter-preact';
-import { Heading } from '../parts/shown.tsx';
-import { Stale } from '../parts/stale.tsx';
-import { useTitle } from '../parts/title.ts';
+import { Stale } from '../parts/data/stale.tsx';
+import { Heading } from '../parts/page/shown.tsx';
+import { useTitle } from '../parts/page/title.ts';
 import { words } from './words.ts';
 
 /** `brand` is whose product it is. */

@@ -2,12 +2,12 @@
 import { ApiError } from '../app/api.ts';
 import { type Entity, make, readList, remove } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { NameOf, nameOf } from '../parts/names.tsx';
-import { Badge, Loading } from '../parts/shown.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { NameOf, nameOf } from '../parts/data/names.tsx';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { ActionButton, ErrorNote, Field, Form, Select, type Values } from '../parts/forms/form.tsx';
+import { Badge, Loading } from '../parts/page/shown.tsx';
 import { emailsOf } from '../people/emails.ts';
 import { texts } from '../words.ts';
 import { words } from './words.ts';

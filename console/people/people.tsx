@@ -1,15 +1,15 @@
 /** People: end-users and account users, invited or with a password, and their roles. */
 import { change, type Entity, make, readList, remove, type Slice } from '../app/entities.ts';
 import { can, me } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import { deletion } from '../parts/deletions.ts';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
-import type { Values } from '../parts/form.tsx';
-import { NameLink } from '../parts/names.tsx';
-import { NewPassword } from '../parts/new-password.tsx';
-import { Badge } from '../parts/page.tsx';
-import { creating, type Verb } from '../parts/verbs.tsx';
+import { NameLink } from '../parts/data/names.tsx';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import type { Values } from '../parts/forms/form.tsx';
+import { NewPassword } from '../parts/forms/new-password.tsx';
+import { deletion } from '../parts/lists/deletions.ts';
+import { type EntityList, EntityPage } from '../parts/lists/entity-page.tsx';
+import { creating, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { emailsOf } from './emails.ts';
 import { giving, RoleName, roleField, type Scope } from './role-picker.tsx';

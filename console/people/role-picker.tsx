@@ -1,11 +1,11 @@
 /** Roles as people are given them: those of a scope that give nothing which the caller does not have. */
 import { type Entity, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { Chosen, FieldOf } from '../parts/fields.tsx';
-import { ErrorNote, Select, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { NameOf } from '../parts/names.tsx';
-import type { Verb } from '../parts/verbs.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { NameOf } from '../parts/data/names.tsx';
+import type { Chosen, FieldOf } from '../parts/forms/fields.tsx';
+import { ErrorNote, Select, type Values } from '../parts/forms/form.tsx';
+import type { Verb } from '../parts/lists/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.roles;

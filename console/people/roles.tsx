@@ -1,14 +1,14 @@
 /** Roles: the built-in ones, and those that the account has made. */
 import { change, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { deletion } from '../parts/deletions.ts';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import type { EntityList } from '../parts/entity-page.tsx';
-import type { Chosen } from '../parts/fields.tsx';
-import { Select } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Badge } from '../parts/page.tsx';
-import { creating, type Verb } from '../parts/verbs.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import type { Chosen } from '../parts/forms/fields.tsx';
+import { Select } from '../parts/forms/form.tsx';
+import { deletion } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { type Rights, RightsTable, rightsIn } from './rights-table.tsx';
 import { nameOfRole, type Role, readRoles, type Scope } from './role-picker.tsx';

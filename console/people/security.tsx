@@ -1,11 +1,11 @@
 /** The sessions and second factors of a login: one's own, or that of somebody else for an admin. */
 import { api, unwrap } from '../app/api.ts';
 import { can, me } from '../app/session.ts';
-import { ActionButton, Button, ErrorNote } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Badge, Loading, Time } from '../parts/page.tsx';
-import { failed, toast } from '../parts/toast.tsx';
-import { useVerbs, type Verb } from '../parts/verbs.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { ActionButton, Button, ErrorNote } from '../parts/forms/form.tsx';
+import { useVerbs, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge, Loading, Time } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.security;

@@ -1,7 +1,7 @@
 /** How values of a channel are shown: a row for each category, in a form. */
 import { useState } from 'preact/hooks';
 import type { paths } from '../api-types.d.ts';
-import { Button, Field, Select } from '../parts/form.tsx';
+import { Button, Field, Select } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products.categories;

@@ -1,12 +1,12 @@
 /** The channels of a product: what they carry, how long it is kept, and who gets it. */
 import { change, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { deletion } from '../parts/deletions.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import type { FieldOf } from '../parts/fields.tsx';
-import type { Values } from '../parts/form.tsx';
-import { Badge } from '../parts/page.tsx';
-import { creating, type Verb } from '../parts/verbs.tsx';
+import type { FieldOf } from '../parts/forms/fields.tsx';
+import type { Values } from '../parts/forms/form.tsx';
+import { deletion } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating, type Verb } from '../parts/lists/verbs.tsx';
+import { Badge } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { Categories, type Category } from './categories.tsx';
 

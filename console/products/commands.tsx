@@ -2,10 +2,10 @@
 import { change, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import type { DeclaredCommand } from '../device/declared.tsx';
-import type { EntityList } from '../parts/entity-page.tsx';
-import type { Values } from '../parts/form.tsx';
-import { parsed } from '../parts/schema.tsx';
-import { creating, type Verb } from '../parts/verbs.tsx';
+import type { Values } from '../parts/forms/form.tsx';
+import { parsed } from '../parts/forms/schema.tsx';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating, type Verb } from '../parts/lists/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;

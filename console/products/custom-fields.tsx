@@ -1,9 +1,9 @@
 /** The custom fields that devices of a product have. */
 import { type Body, type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { deletion } from '../parts/deletions.ts';
-import type { EntityList } from '../parts/entity-page.tsx';
-import { creating } from '../parts/verbs.tsx';
+import { deletion } from '../parts/lists/deletions.ts';
+import type { EntityList } from '../parts/lists/entity-page.tsx';
+import { creating } from '../parts/lists/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;

@@ -2,9 +2,9 @@
 import { Link } from 'wouter-preact';
 import { type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { Ago } from '../parts/ago.tsx';
-import { type EntityList, EntityPage } from '../parts/entity-page.tsx';
-import { creating } from '../parts/verbs.tsx';
+import { Ago } from '../parts/formats/ago.tsx';
+import { type EntityList, EntityPage } from '../parts/lists/entity-page.tsx';
+import { creating } from '../parts/lists/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;

@@ -3,9 +3,9 @@ import type { ComponentChildren } from 'preact';
 import type { Changes, Entity } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { readCategories } from '../devices/values.tsx';
-import { Check, Form, Select, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Panel } from '../parts/shown.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { Check, Form, Select, type Values } from '../parts/forms/form.tsx';
+import { Panel } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.products;

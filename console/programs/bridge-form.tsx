@@ -1,9 +1,9 @@
 /** The form of a bridge: a new one, or one that is changed. What is stored sealed is not shown, and kept where it is left empty. */
 import { useState } from 'preact/hooks';
 import { change, make, readOne } from '../app/entities.ts';
-import type { FieldsOf } from '../parts/fields.tsx';
-import { Button, Field, type Values } from '../parts/form.tsx';
-import { creating, Once, type Verb } from '../parts/verbs.tsx';
+import type { FieldsOf } from '../parts/forms/fields.tsx';
+import { Button, Field, type Values } from '../parts/forms/form.tsx';
+import { creating, Once, type Verb } from '../parts/lists/verbs.tsx';
 import { texts } from '../texts.ts';
 
 const words = texts.bridges;

@@ -2,11 +2,11 @@
 import { useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { change, readOne } from '../app/entities.ts';
-import { Code } from '../parts/code.tsx';
-import { CloseButton, Dialog } from '../parts/dialog.tsx';
-import { ActionButton, Button, ErrorNote, Field, Form, Select, type Values } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
-import { Picker } from '../parts/picker.tsx';
+import { Code } from '../parts/codes/code.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
+import { ActionButton, Button, ErrorNote, Field, Form, Select, type Values } from '../parts/forms/form.tsx';
+import { Picker } from '../parts/forms/picker.tsx';
 import { readRoles } from '../people/role-picker.tsx';
 import { texts } from '../texts.ts';
 

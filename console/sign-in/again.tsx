@@ -3,8 +3,8 @@ import type { ComponentChildren } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
 import { another } from '../app/acting.ts';
 import { accountId, lapse, me, startAfresh, state } from '../app/session.ts';
-import { Dialog } from '../parts/dialog.tsx';
-import { Button } from '../parts/form.tsx';
+import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { Button } from '../parts/forms/form.tsx';
 import { texts } from '../words.ts';
 import { Password, Providers, SecondFactor } from './sign-in.tsx';
 

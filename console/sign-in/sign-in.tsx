@@ -6,10 +6,10 @@ import { ApiError, api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
 import { keepsNothing } from '../app/stores.ts';
 import { BrandMark, useBranding } from '../claim/brand.tsx';
-import { Button, Field, Form, Select, type Values } from '../parts/form.tsx';
-import { Icon } from '../parts/icons.tsx';
-import { useLoad } from '../parts/load.ts';
-import { useTitle } from '../parts/title.ts';
+import { useLoad } from '../parts/data/load.ts';
+import { Button, Field, Form, Select, type Values } from '../parts/forms/form.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { useTitle } from '../parts/page/title.ts';
 import { texts } from '../words.ts';
 import { federatedError, federatedSecondStep, noteLeaving } from './federated.ts';
 

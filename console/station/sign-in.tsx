@@ -3,9 +3,9 @@ import { useEffect, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { begin, findAccount } from '../app/session.ts';
-import { Field, Form, type Values } from '../parts/form.tsx';
-import { Icon } from '../parts/icons.tsx';
-import { useTitle } from '../parts/title.ts';
+import { Field, Form, type Values } from '../parts/forms/form.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { useTitle } from '../parts/page/title.ts';
 import { CookieNote } from '../sign-in/sign-in.tsx';
 import { texts } from '../texts.ts';
 

@@ -1,11 +1,11 @@
 /** A station in the browser: one unit after another, from its serial number to its label, its flash file and its verdict. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { me, resume, signOut } from '../app/session.ts';
-import { Button, Field, Form, type Values } from '../parts/form.tsx';
-import { Icon } from '../parts/icons.tsx';
-import { Badge, Help, Panel, Time } from '../parts/page.tsx';
-import { canScan, Scan } from '../parts/scan.tsx';
-import { useTitle } from '../parts/title.ts';
+import { canScan, Scan } from '../parts/codes/scan.tsx';
+import { Button, Field, Form, type Values } from '../parts/forms/form.tsx';
+import { Icon } from '../parts/page/icons.tsx';
+import { Badge, Help, Panel, Time } from '../parts/page/page.tsx';
+import { useTitle } from '../parts/page/title.ts';
 import { SignInAgain } from '../sign-in/again.tsx';
 import { texts } from '../texts.ts';
 import { type Kept, keep, putAside, readKept } from './kept.ts';

@@ -1,9 +1,9 @@
 /** The unit in hand: its label to print, its flash file, and whether it works. */
 import { useState } from 'preact/hooks';
-import { Code } from '../parts/code.tsx';
-import { download } from '../parts/download.ts';
-import { ActionButton, Button, ErrorNote, Select } from '../parts/form.tsx';
-import { useLoad } from '../parts/load.ts';
+import { Code } from '../parts/codes/code.tsx';
+import { useLoad } from '../parts/data/load.ts';
+import { download } from '../parts/formats/download.ts';
+import { ActionButton, Button, ErrorNote, Select } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
 import type { Kept } from './kept.ts';
 import { type Format, formats, readFlashFile, readLabel, type Unit, type Verdict, verifyUnit } from './units.ts';

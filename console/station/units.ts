@@ -1,10 +1,9 @@
 /** Makes units: a job of one row each, so that what was made once is found again after a reload or a lost answer. */
-
 import { asObject } from '../../src/factory/results/unit-object.ts';
 import { send } from '../app/acting.ts';
 import { api, rawBody, unwrap } from '../app/api.ts';
 import { finishJob } from '../devices/bulk.tsx';
-import { unzip } from '../parts/unzip.ts';
+import { unzip } from '../parts/formats/unzip.ts';
 import { texts } from '../texts.ts';
 
 export const formats = ['esp-nvs-csv', 'env', 'c-header', 'json'] as const;

@@ -2,11 +2,11 @@
 import { useState } from 'preact/hooks';
 import { entityPaths, readTrash, recover, type Slice } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import { ActionButton, Select } from '../parts/form.tsx';
+import { failed, toast } from '../parts/dialogs/toast.tsx';
+import { ActionButton, Select } from '../parts/forms/form.tsx';
 import { Listing } from '../parts/lists/listing.tsx';
 import { useParam } from '../parts/lists/param.ts';
-import { Page, Tabs, Time, trashed } from '../parts/page.tsx';
-import { failed, toast } from '../parts/toast.tsx';
+import { Page, Tabs, Time, trashed } from '../parts/page/page.tsx';
 import { emailsOf } from '../people/emails.ts';
 import { texts } from '../texts.ts';
 

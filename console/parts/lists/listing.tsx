@@ -2,8 +2,8 @@
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
 import { pageSize, type Slice } from '../../app/entities.ts';
-import type { Items } from '../menu.tsx';
 import { useLiveRows } from './live-rows.ts';
+import type { Items } from './menu.tsx';
 import { type Column, Pager, Table } from './table.tsx';
 
 export { pageSize };

@@ -1,8 +1,8 @@
 /** A page of rows that is read again while it is looked at: rows change where they are, and new ones come at an end. */
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { isWatched } from '../../app/session.ts';
-import { type Loaded, useLoad } from '../load.ts';
-import { useStale } from '../stale.tsx';
+import { type Loaded, useLoad } from '../data/load.ts';
+import { useStale } from '../data/stale.tsx';
 
 interface Slice<T> {
   results?: T[];

@@ -1,7 +1,7 @@
 /** A search that asks while somebody types. What is typed later ends the request before. */
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
-import { Field } from '../form.tsx';
-import { useTyped } from '../typed.ts';
+import { Field } from '../forms/form.tsx';
+import { useTyped } from '../forms/typed.ts';
 
 export function SearchField({
   label,

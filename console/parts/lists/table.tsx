@@ -4,9 +4,9 @@ import { memo } from 'preact/compat';
 import { useCallback, useMemo, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { texts } from '../../texts.ts';
-import { Button, ErrorNote } from '../form.tsx';
-import { type Items, MenuButton, Popup } from '../menu.tsx';
+import { Button, ErrorNote } from '../forms/form.tsx';
 import { useDrawnRows } from './drawn-rows.ts';
+import { type Items, MenuButton, Popup } from './menu.tsx';
 
 export interface Column<T> {
   name: string;
