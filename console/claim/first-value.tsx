@@ -1,7 +1,7 @@
 /** What a device says that was claimed just now: its latest values, and each new one as it comes. */
 import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
-import { pointsOf } from '../device/points.ts';
+import { pointsOf } from '../device/messages/points.ts';
 import { readConnectivity, type Topic } from '../device/row.ts';
 import { listen } from '../parts/data/live.ts';
 import { Ago } from '../parts/formats/ago.tsx';

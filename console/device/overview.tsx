@@ -11,11 +11,11 @@ import { State } from '../parts/page/state.tsx';
 import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';
-import { type Position, WorldMap } from './map.tsx';
-import { Lately } from './records.tsx';
-import { Refused } from './refused.tsx';
+import { Values } from './messages/values.tsx';
+import { type Position, WorldMap } from './place/map.tsx';
+import { Lately } from './records/records.tsx';
+import { Refused } from './records/refused.tsx';
 import { type DeviceRow, readConnectivity } from './row.ts';
-import { Values } from './values.tsx';
 
 const words = texts.device;
 

@@ -4,7 +4,7 @@ import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
-import { CommandFields, payloadOf } from '../device/command-fields.tsx';
+import { CommandFields, payloadOf } from '../device/commands/command-fields.tsx';
 import { Dialog } from '../parts/dialogs/dialog.tsx';
 import { failed, toast } from '../parts/dialogs/toast.tsx';
 import { Button, Check, ErrorNote, Form, type Values } from '../parts/forms/form.tsx';

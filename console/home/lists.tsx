@@ -2,7 +2,7 @@
 import { Link, useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { accountId } from '../app/session.ts';
-import { reasonOf } from '../device/refused.tsx';
+import { reasonOf } from '../device/records/refused.tsx';
 import { NameLink } from '../parts/data/names.tsx';
 import { Ago } from '../parts/formats/ago.tsx';
 import { Listing, pageSize } from '../parts/lists/listing.tsx';

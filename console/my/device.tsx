@@ -3,7 +3,7 @@ import { ApiError, api, unwrap } from '../app/api.ts';
 import { change } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { LatestValues } from '../claim/first-value.tsx';
-import { commandVerbs } from '../device/declared.tsx';
+import { commandVerbs } from '../device/commands/declared.tsx';
 import { useLoad } from '../parts/data/load.ts';
 import { Ago } from '../parts/formats/ago.tsx';
 import { ErrorNote } from '../parts/forms/form.tsx';

@@ -1,7 +1,7 @@
 /** The commands that a product declares. */
 import { change, readOne } from '../app/entities.ts';
 import { can } from '../app/session.ts';
-import type { DeclaredCommand } from '../device/declared.tsx';
+import type { DeclaredCommand } from '../device/commands/declared.tsx';
 import type { Values } from '../parts/forms/form.tsx';
 import { parsed } from '../parts/forms/schema.tsx';
 import type { EntityList } from '../parts/lists/entity-page.tsx';

@@ -1,7 +1,7 @@
 /** What devices have stored of one channel: rollups of numbers, and texts as they came. */
-import { api, unwrap } from '../app/api.ts';
-import type { Line, Reading } from '../parts/charts/chart-lines.ts';
-import type { Topic } from './row.ts';
+import { api, unwrap } from '../../app/api.ts';
+import type { Line, Reading } from '../../parts/charts/chart-lines.ts';
+import type { Topic } from '../row.ts';
 
 export const aggregates = ['avg', 'min', 'max', 'sum', 'count', 'first', 'last'] as const;
 export type Aggregate = (typeof aggregates)[number];

@@ -1,22 +1,22 @@
 /** Charts of what devices have stored: by range, zoomed, live, up to five devices together. The address holds all of it. */
 import { useMemo } from 'preact/hooks';
 import { useSearchParams } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
-import { browserStore } from '../app/stores.ts';
-import { Chart } from '../parts/charts/chart.tsx';
-import type { Span } from '../parts/charts/span.ts';
-import { Swatch } from '../parts/charts/swatch.tsx';
-import { useHeard } from '../parts/data/heard.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { nameOf } from '../parts/data/names.tsx';
-import { Button, ErrorNote, Select } from '../parts/forms/form.tsx';
-import { Picker } from '../parts/forms/picker.tsx';
-import { Icon } from '../parts/page/icons.tsx';
-import { Loading } from '../parts/page/page.tsx';
-import { texts } from '../texts.ts';
+import { api, unwrap } from '../../app/api.ts';
+import { browserStore } from '../../app/stores.ts';
+import { Chart } from '../../parts/charts/chart.tsx';
+import type { Span } from '../../parts/charts/span.ts';
+import { Swatch } from '../../parts/charts/swatch.tsx';
+import { useHeard } from '../../parts/data/heard.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { nameOf } from '../../parts/data/names.tsx';
+import { Button, ErrorNote, Select } from '../../parts/forms/form.tsx';
+import { Picker } from '../../parts/forms/picker.tsx';
+import { Icon } from '../../parts/page/icons.tsx';
+import { Loading } from '../../parts/page/page.tsx';
+import { texts } from '../../texts.ts';
+import { type DeviceRow, readConnectivity } from '../row.ts';
 import { Range } from './range.tsx';
 import { type Aggregate, aggregates, bucketOf, type Category, chartsOf, readStored } from './readings.ts';
-import { type DeviceRow, readConnectivity } from './row.ts';
 
 const words = texts.device;
 const hour = 3_600_000;

@@ -1,16 +1,16 @@
 /** Messages as they come, and a message to publish. The list stays short however long the page is open. */
 import { useEffect, useState } from 'preact/hooks';
-import { api, rawBody, unwrap } from '../app/api.ts';
-import { can } from '../app/session.ts';
-import { listen } from '../parts/data/live.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { BrokerWarning } from '../parts/dialogs/broker-warning.tsx';
-import { toast } from '../parts/dialogs/toast.tsx';
-import { Field, Form, Select, type Values } from '../parts/forms/form.tsx';
-import { Badge, type Fact, Facts, Panel } from '../parts/page/page.tsx';
-import { texts } from '../texts.ts';
+import { api, rawBody, unwrap } from '../../app/api.ts';
+import { can } from '../../app/session.ts';
+import { listen } from '../../parts/data/live.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { BrokerWarning } from '../../parts/dialogs/broker-warning.tsx';
+import { toast } from '../../parts/dialogs/toast.tsx';
+import { Field, Form, Select, type Values } from '../../parts/forms/form.tsx';
+import { Badge, type Fact, Facts, Panel } from '../../parts/page/page.tsx';
+import { texts } from '../../texts.ts';
+import { type Connectivity, type DeviceRow, readConnectivity } from '../row.ts';
 import { Messages, type Shown } from './messages.tsx';
-import { type Connectivity, type DeviceRow, readConnectivity } from './row.ts';
 
 const words = texts.device;
 const maxShown = 200;

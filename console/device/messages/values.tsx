@@ -1,15 +1,15 @@
 /** What a device says now: a card for each category, with its age and a line of its last day. They follow what it publishes. */
 import { Link } from 'wouter-preact';
-import { Spark } from '../parts/charts/spark.tsx';
-import { useHeard } from '../parts/data/heard.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { Ago } from '../parts/formats/ago.tsx';
-import { number, readingText } from '../parts/formats/reading.ts';
-import { ErrorNote } from '../parts/forms/form.tsx';
-import { Loading } from '../parts/page/page.tsx';
-import { texts } from '../texts.ts';
+import { Spark } from '../../parts/charts/spark.tsx';
+import { useHeard } from '../../parts/data/heard.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { Ago } from '../../parts/formats/ago.tsx';
+import { number, readingText } from '../../parts/formats/reading.ts';
+import { ErrorNote } from '../../parts/forms/form.tsx';
+import { Loading } from '../../parts/page/page.tsx';
+import { texts } from '../../texts.ts';
+import type { Topic } from '../row.ts';
 import { dayLength, type Latest, readLatest } from './latest.ts';
-import type { Topic } from './row.ts';
 
 const words = texts.device;
 /** Milliseconds after a message until the values are read again: many that come together are read once. */

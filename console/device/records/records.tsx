@@ -1,12 +1,12 @@
 /** The records of a device: its log, refusals, and changes. */
 import { Link } from 'wouter-preact';
-import { auditColumns } from '../account/audit.tsx';
-import { api, unwrap } from '../app/api.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { Ago } from '../parts/formats/ago.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { Badge, Time } from '../parts/page/page.tsx';
-import { texts } from '../texts.ts';
+import { auditColumns } from '../../account/audit.tsx';
+import { api, unwrap } from '../../app/api.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { Ago } from '../../parts/formats/ago.tsx';
+import { Listing, pageSize } from '../../parts/lists/listing.tsx';
+import { Badge, Time } from '../../parts/page/page.tsx';
+import { texts } from '../../texts.ts';
 import { missingChannel, reasonOf } from './refused.tsx';
 
 const words = texts.device;

@@ -1,6 +1,6 @@
 /** The fields of a command whose name is typed. */
-import { Field, TextArea } from '../parts/forms/form.tsx';
-import { texts } from '../texts.ts';
+import { Field, TextArea } from '../../parts/forms/form.tsx';
+import { texts } from '../../texts.ts';
 
 const words = texts.commands;
 

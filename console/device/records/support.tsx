@@ -1,10 +1,10 @@
 /** Requests for support with a device that are open, with what had happened to it in the day before. */
-import { api, unwrap } from '../app/api.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { NameOf } from '../parts/data/names.tsx';
-import { CloseSupport } from '../parts/dialogs/close-support.tsx';
-import { Panel, Time, timeText } from '../parts/page/page.tsx';
-import { texts } from '../texts.ts';
+import { api, unwrap } from '../../app/api.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { NameOf } from '../../parts/data/names.tsx';
+import { CloseSupport } from '../../parts/dialogs/close-support.tsx';
+import { Panel, Time, timeText } from '../../parts/page/page.tsx';
+import { texts } from '../../texts.ts';
 import { Severity } from './records.tsx';
 
 const words = texts.support;

@@ -1,13 +1,13 @@
 /** Messages as a table of what they say: a row for each value, and the message itself behind it. */
 import { Fragment } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import type { Message, MessageProperties } from '../parts/data/live.ts';
-import { Button } from '../parts/forms/form.tsx';
-import { Icon } from '../parts/page/icons.tsx';
-import { Facts } from '../parts/page/shown.tsx';
-import { texts } from '../texts.ts';
+import type { Message, MessageProperties } from '../../parts/data/live.ts';
+import { Button } from '../../parts/forms/form.tsx';
+import { Icon } from '../../parts/page/icons.tsx';
+import { Facts } from '../../parts/page/shown.tsx';
+import { texts } from '../../texts.ts';
+import type { Topic } from '../row.ts';
 import { pointsOf } from './points.ts';
-import type { Topic } from './row.ts';
 
 const words = texts.device;
 /** Letters of a message that is in no known form. */

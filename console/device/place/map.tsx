@@ -1,7 +1,7 @@
 /** Where a device is, on an outline map that comes with the page. The map is loaded with the first one. */
 import { useMemo } from 'preact/hooks';
-import { Boundary, useFile } from '../parts/page/boundary.tsx';
-import { texts } from '../texts.ts';
+import { Boundary, useFile } from '../../parts/page/boundary.tsx';
+import { texts } from '../../texts.ts';
 
 export interface Position {
   latitude: number;

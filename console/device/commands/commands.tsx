@@ -1,16 +1,16 @@
 /** Commands of a device: sent, followed until they end, cancelled. */
 import { useState } from 'preact/hooks';
-import { api, unwrap } from '../app/api.ts';
-import { can } from '../app/session.ts';
-import { readMine } from '../my/read.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { failed, toast } from '../parts/dialogs/toast.tsx';
-import { ActionButton, Form, type Values } from '../parts/forms/form.tsx';
-import { Listing, pageSize } from '../parts/lists/listing.tsx';
-import { useVerbs, VerbButtons } from '../parts/lists/verbs.tsx';
-import { Panel, Time, timeText } from '../parts/page/page.tsx';
-import { State } from '../parts/page/state.tsx';
-import { texts } from '../texts.ts';
+import { api, unwrap } from '../../app/api.ts';
+import { can } from '../../app/session.ts';
+import { readMine } from '../../my/read.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { failed, toast } from '../../parts/dialogs/toast.tsx';
+import { ActionButton, Form, type Values } from '../../parts/forms/form.tsx';
+import { Listing, pageSize } from '../../parts/lists/listing.tsx';
+import { useVerbs, VerbButtons } from '../../parts/lists/verbs.tsx';
+import { Panel, Time, timeText } from '../../parts/page/page.tsx';
+import { State } from '../../parts/page/state.tsx';
+import { texts } from '../../texts.ts';
 import { CommandFields, payloadOf } from './command-fields.tsx';
 import { commandVerbs, sendCommand } from './declared.tsx';
 

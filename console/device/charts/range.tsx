@@ -1,8 +1,7 @@
 /** The span of time that charts show, set by buttons or typed: dragging over a chart is not needed. */
-
-import { moved, type Span, zoomed } from '../parts/charts/span.ts';
-import { Button, Field, Form, type Values } from '../parts/forms/form.tsx';
-import { texts } from '../texts.ts';
+import { moved, type Span, zoomed } from '../../parts/charts/span.ts';
+import { Button, Field, Form, type Values } from '../../parts/forms/form.tsx';
+import { texts } from '../../texts.ts';
 
 const words = texts.charts;
 

@@ -1,7 +1,7 @@
 /** The latest value of each category of a device, and what its last day was like. */
-import { api, unwrap } from '../app/api.ts';
-import type { SparkPoint } from '../parts/charts/spark.tsx';
-import type { Topic } from './row.ts';
+import { api, unwrap } from '../../app/api.ts';
+import type { SparkPoint } from '../../parts/charts/spark.tsx';
+import type { Topic } from '../row.ts';
 
 export interface Latest {
   channel: string;

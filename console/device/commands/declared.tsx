@@ -1,8 +1,8 @@
 /** Commands that a product declares, as what can be done with a device. */
-import { api, unwrap } from '../app/api.ts';
-import type { Entity } from '../app/entities.ts';
-import { type Schema, SchemaFields, valueFrom } from '../parts/forms/schema.tsx';
-import type { Outcome, Verb } from '../parts/lists/verbs.tsx';
+import { api, unwrap } from '../../app/api.ts';
+import type { Entity } from '../../app/entities.ts';
+import { type Schema, SchemaFields, valueFrom } from '../../parts/forms/schema.tsx';
+import type { Outcome, Verb } from '../../parts/lists/verbs.tsx';
 
 export type DeclaredCommand = Entity<'deviceTemplate'>['commands'][number];
 export interface Order {

@@ -1,14 +1,14 @@
 /** The last refusals of a device in words, each with what to do and a button that does it. */
 import { Link } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
-import { useLoad } from '../parts/data/load.ts';
-import { nameOf } from '../parts/data/names.tsx';
-import { failed, toast } from '../parts/dialogs/toast.tsx';
-import { Ago } from '../parts/formats/ago.tsx';
-import { ActionButton } from '../parts/forms/form.tsx';
-import { texts } from '../texts.ts';
-import type { DeviceRow, Topic } from './row.ts';
+import { api, unwrap } from '../../app/api.ts';
+import { accountId, can } from '../../app/session.ts';
+import { useLoad } from '../../parts/data/load.ts';
+import { nameOf } from '../../parts/data/names.tsx';
+import { failed, toast } from '../../parts/dialogs/toast.tsx';
+import { Ago } from '../../parts/formats/ago.tsx';
+import { ActionButton } from '../../parts/forms/form.tsx';
+import { texts } from '../../texts.ts';
+import type { DeviceRow, Topic } from '../row.ts';
 
 const words = texts.refused;
 /** Those of the last day are shown here; the list has all. */
