@@ -1,6 +1,7 @@
 /** The audit record, searched by event, outcome, who, what and when. The filters are in the address. */
 import { auditEvents } from '../../src/operations/audit/events.ts';
 import { api, unwrap } from '../app/api.ts';
+import { readOne } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 import { failed } from '../parts/dialogs/toast.tsx';
 import { Field, Select } from '../parts/forms/form.tsx';
@@ -82,11 +83,8 @@ export function Audit() {
 /** The login of a person whom the picker has found: the record knows people by it. */
 async function loginOf(chosen: string): Promise<string> {
   const [type, id = ''] = chosen.split(':');
-  const params = { path: { id } };
-  if (type === 'endUser') return (await unwrap(api.GET('/api/v1/end-users/{id}', { params }))).endUser.userId ?? '';
-  if (type === 'accountUser')
-    return (await unwrap(api.GET('/api/v1/account-users/{id}', { params }))).accountUser.userId;
-  return '';
+  if (type === 'endUser') return (await readOne('endUser', id)).userId ?? '';
+  return type === 'accountUser' ? (await readOne('accountUser', id)).userId : '';
 }
 
 /** The record of a device has the same columns. */

@@ -1,7 +1,8 @@
 /** The fields of a device, custom ones too. Where somebody else has changed it meanwhile, both versions are shown. */
 import { useState } from 'preact/hooks';
-import { ApiError, api, unwrap } from '../app/api.ts';
-import { accountId, can } from '../app/session.ts';
+import { ApiError } from '../app/api.ts';
+import { change, readList } from '../app/entities.ts';
+import { can } from '../app/session.ts';
 import { useLoad } from '../parts/data/load.ts';
 import { Dialog } from '../parts/dialogs/dialog.tsx';
 import { toast } from '../parts/dialogs/toast.tsx';
@@ -27,8 +28,7 @@ type Changes = Record<string, string | null>;
 
 export async function readCustomFields(deviceTemplateId: string) {
   if (!can('read', 'customField')) return [];
-  const query = { accountId: accountId.value, deviceTemplateId, pageSize: 1000 };
-  return (await unwrap(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
+  return (await readList('customField', 1, { deviceTemplateId, pageSize: 1000 })).results ?? [];
 }
 type CustomField = Awaited<ReturnType<typeof readCustomFields>>[number];
 
@@ -45,9 +45,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
   const { data: custom } = useLoad(() => readCustomFields(device.deviceTemplateId), [device.deviceTemplateId]);
   if (!custom) return <Loading />;
   const put = async (changes: Changes, version: string) => {
-    const params = { path: { id: device.id }, header: { etag: version } };
-    const { device: saved } = await unwrap(api.PUT('/api/v1/devices/{id}', { params, body: changes }));
-    setBase(saved);
+    setBase(await change('device', { id: device.id, version }, changes));
     setConflict(undefined);
     toast(texts.saved);
     onSaved();

@@ -1,9 +1,8 @@
 /** A device as the API shows it, and where it connects. */
 import { api, unwrap } from '../app/api.ts';
+import { readOne } from '../app/entities.ts';
 
-export async function readDevice(id: string) {
-  return (await unwrap(api.GET('/api/v1/devices/{id}', { params: { path: { id } } }))).device;
-}
+export const readDevice = (id: string) => readOne('device', id);
 export type DeviceRow = Awaited<ReturnType<typeof readDevice>>;
 
 /** Its broker and its topics; with `lines` that connect it for each tool. */

@@ -2,6 +2,7 @@
 import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
+import { readOne } from '../app/entities.ts';
 import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { CommandFields, payloadOf } from '../device/commands/command-fields.tsx';
@@ -15,16 +16,13 @@ import type { DeviceFilter } from './query.ts';
 const NewRollout = place(async () => (await import('../firmware/new-rollout.tsx')).NewRollout);
 
 const words = texts.bulk;
-type Action = 'move' | 'command' | 'regenerate' | 'delete';
 export const actions = ['move', 'command', 'regenerate', 'delete'] as const;
+type Action = (typeof actions)[number];
 const canUndo: readonly Action[] = ['move', 'delete'];
 /** The parameters of the job besides its devices. */
 type Order = { organizationId?: string | null; keepHistory?: boolean; command?: { name: string; payload?: unknown } };
+export const readJob = (id: string) => readOne('job', id);
 export type Job = Awaited<ReturnType<typeof readJob>>;
-
-export async function readJob(id: string) {
-  return (await unwrap(api.GET('/api/v1/provisioning/jobs/{id}', { params: { path: { id } } }))).job;
-}
 
 /** Follows a job to its end. */
 export async function finishJob(id: string, onProgress: (job: Job) => void): Promise<Job> {

@@ -4,6 +4,7 @@ import { useState } from 'preact/hooks';
 import { useLocation, useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, unwrap } from '../app/api.ts';
+import { make } from '../app/entities.ts';
 import { place } from '../app/place.ts';
 import { accountId, can } from '../app/session.ts';
 import { copy } from '../parts/codes/copy.tsx';
@@ -170,13 +171,7 @@ function New({ onClose, onMade }: { onClose: () => void; onMade: () => void }) {
   const { same, mayMake } = useSameSerial();
   const save = async ({ serialNumber = '', deviceTemplateId, organizationId }: Values) => {
     if (!(await mayMake(serialNumber))) return;
-    const body = {
-      accountId: accountId.value,
-      serialNumber,
-      ...(deviceTemplateId && { deviceTemplateId }),
-      ...(organizationId && { organizationId }),
-    };
-    await unwrap(api.POST('/api/v1/devices', { body }));
+    await make('device', { serialNumber, deviceTemplateId, organizationId });
     toast(words.made(serialNumber));
     onMade();
     onClose();

@@ -1,7 +1,7 @@
 /** The query of the table of devices. */
 import type { paths } from '../api-types.d.ts';
 import { ApiError, api, unwrap } from '../app/api.ts';
-import type { Entity } from '../app/entities.ts';
+import { type Entity, readList } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 import type { Sort } from '../parts/lists/table.tsx';
 
@@ -90,16 +90,12 @@ const maxProducts = 20;
 
 /** The names of the custom fields of a product, or of the first products. */
 export async function readCustomNames(product: string | undefined): Promise<string[]> {
-  const account = { accountId: accountId.value };
   const products = async () => {
-    const query = { ...account, pageSize: maxProducts, fields: 'name' };
-    const { deviceTemplates } = await unwrap(api.GET('/api/v1/devices/templates', { params: { query } }));
-    return (deviceTemplates.results ?? []).map(({ id }) => id);
+    const { results = [] } = await readList('deviceTemplate', 1, { pageSize: maxProducts, fields: 'name' });
+    return results.map(({ id }) => id);
   };
-  const fieldsOf = async (deviceTemplateId: string) => {
-    const query = { ...account, deviceTemplateId, pageSize: 100 };
-    return (await unwrap(api.GET('/api/v1/devices/custom-fields', { params: { query } }))).deviceFields.results ?? [];
-  };
+  const fieldsOf = async (deviceTemplateId: string) =>
+    (await readList('customField', 1, { deviceTemplateId, pageSize: 100 })).results ?? [];
   const found = await Promise.all((product ? [product] : await products()).map(fieldsOf));
   return [...new Set(found.flat().map(({ name }) => name))].sort();
 }

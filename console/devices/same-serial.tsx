@@ -1,8 +1,7 @@
 /** A serial number that a device has already is said before a second device is made with it. */
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { api, unwrap } from '../app/api.ts';
-import { accountId } from '../app/session.ts';
+import { readList } from '../app/entities.ts';
 import { texts } from '../texts.ts';
 
 /** Devices whose serial numbers contain this one: it is looked for among so many. */
@@ -14,9 +13,8 @@ interface Same {
 }
 
 async function findSame(serialNumber: string): Promise<Same | undefined> {
-  const query = { accountId: accountId.value, serialNumber, pageSize: maxLooked, fields: 'serialNumber' };
-  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query } }));
-  return devices.results?.find((one) => one.serialNumber === serialNumber);
+  const { results } = await readList('device', 1, { serialNumber, pageSize: maxLooked, fields: 'serialNumber' });
+  return results?.find((one) => one.serialNumber === serialNumber);
 }
 
 /** `mayMake` answers false the first time for a serial number that exists; `same` is that device. */

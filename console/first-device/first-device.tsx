@@ -2,6 +2,7 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
+import { make } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 import { readConnectivity } from '../device/row.ts';
 import { SameSerial, useSameSerial } from '../devices/same-serial.tsx';
@@ -47,14 +48,11 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
   const { same, mayMake } = useSameSerial();
   const save = async ({ productName = '', channel = '', serialNumber = '' }: Values) => {
     if (!(await mayMake(serialNumber))) return;
-    const account = { accountId: accountId.value };
     if (product === '' && newProduct.current?.name !== productName)
       newProduct.current = { name: productName, id: await makeProduct(productName, channel) };
     const deviceTemplateId = product || newProduct.current?.id || '';
-    const { device } = await unwrap(
-      api.POST('/api/v1/devices', { body: { ...account, serialNumber, deviceTemplateId } }),
-    );
-    const body = { ...account, entityId: device.id, entityType: 'device' as const };
+    const device = await make('device', { serialNumber, deviceTemplateId });
+    const body = { accountId: accountId.value, entityId: device.id, entityType: 'device' as const };
     const { mqttCredential } = await unwrap(api.POST('/api/v1/access/mqtt-credentials', { body }));
     onMade({ id: device.id, serialNumber, secret: mqttCredential.secret });
   };
@@ -96,20 +94,10 @@ function Make({ onMade }: { onMade: (made: Made) => void }) {
 
 /** A product with this name, and its channel. */
 async function makeProduct(name: string, channel: string): Promise<string> {
-  const account = { accountId: accountId.value };
-  const { deviceTemplate } = await unwrap(api.POST('/api/v1/devices/templates', { body: { ...account, name } }));
-  await unwrap(
-    api.POST('/api/v1/channels/templates', {
-      body: {
-        ...account,
-        entityId: deviceTemplate.id,
-        entityType: 'deviceTemplate',
-        name: channel,
-        persistenceType: 'timeSeries',
-      },
-    }),
-  );
-  return deviceTemplate.id;
+  const { id } = await make('deviceTemplate', { name });
+  const of = { entityId: id, entityType: 'deviceTemplate' } as const;
+  await make('channelTemplate', { ...of, name: channel, persistenceType: 'timeSeries' });
+  return id;
 }
 
 interface Hearing {

@@ -1,6 +1,7 @@
 /** Lists that only Home leads to: refusals of all devices by their cause, and certificates that end soon. */
 import { Link, useSearchParams } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
+import { readList } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
 import { reasonOf } from '../device/records/refused.tsx';
 import { NameLink } from '../parts/data/names.tsx';
@@ -70,14 +71,9 @@ function Certificates() {
     <Listing
       label={words.certificates}
       on={[expiresBefore]}
-      load={async (page) => {
-        const query = { accountId: accountId.value, expiresBefore, page, pageSize };
-        const { mqttCertificates } = await unwrap(api.GET('/api/v1/access/mqtt-certificates', { params: { query } }));
-        const results = mqttCertificates.results?.map((one) => ({ ...one, deviceId: one.entityId })) ?? [];
-        return { results, ...(mqttCertificates.meta && { meta: mqttCertificates.meta }) };
-      }}
+      load={(page) => readList('mqttCertificate', page, { expiresBefore })}
       columns={[
-        { name: 'device', label: texts.device.one, show: ({ deviceId }) => <NameLink kind="device" id={deviceId} /> },
+        { name: 'device', label: texts.device.one, show: ({ entityId }) => <NameLink kind="device" id={entityId} /> },
         { name: 'ends', label: texts.validUntil, show: ({ validTo }) => <Time iso={validTo} /> },
         { name: 'subject', label: texts.device.subject, wrap: true, show: ({ subject }) => subject },
       ]}

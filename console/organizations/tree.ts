@@ -1,7 +1,6 @@
 /** The organizations of a tree, read in slices: those first that were made first, or those whose name contains a text. */
 import { api, unwrap } from '../app/api.ts';
-import type { Entity } from '../app/entities.ts';
-import { accountId } from '../app/session.ts';
+import { type Entity, readList } from '../app/entities.ts';
 
 export interface Organization {
   id: string;
@@ -27,21 +26,18 @@ export async function readTree(wanted: number, name: string, signal: AbortSignal
   let read = 0;
   let count = 0;
   for (let page = 1; read < wanted; page += 1) {
-    const found = {
+    const query = {
       pageSize: sliceSize,
-      page,
       sortBy: 'created' as const,
       fields,
       counts: true,
       count: 'online',
       ...(name && { name }),
     };
-    const query = { accountId: accountId.value, ...found };
-    const { organizations } = await unwrap(api.GET('/api/v1/organizations', { params: { query }, signal }));
-    const results: Organization[] = organizations.results ?? [];
+    const { results = [], meta } = await readList('organization', page, query, signal);
     for (const one of results) all.set(one.id, one);
     read += results.length;
-    count = organizations.meta?.count ?? 0;
+    count = meta?.count ?? 0;
     if (results.length < sliceSize) break;
   }
   await readAbove(all, signal);

@@ -1,7 +1,8 @@
 /** The last refusals of a device in words, each with what to do and a button that does it. */
 import { Link } from 'wouter-preact';
 import { api, unwrap } from '../../app/api.ts';
-import { accountId, can } from '../../app/session.ts';
+import { make, remove } from '../../app/entities.ts';
+import { can } from '../../app/session.ts';
 import { useLoad } from '../../parts/data/load.ts';
 import { nameOf } from '../../parts/data/names.tsx';
 import { failed, toast } from '../../parts/dialogs/toast.tsx';
@@ -151,11 +152,8 @@ function Remedy({
 
 /** All devices of the product get the channel. */
 async function createChannel(device: DeviceRow, name: string, product: string, onChanged: () => void): Promise<void> {
-  const of = { accountId: accountId.value, entityId: device.deviceTemplateId, entityType: 'deviceTemplate' as const };
-  const { channelTemplate } = await unwrap(
-    api.POST('/api/v1/channels/templates', { body: { ...of, name, persistenceType: 'timeSeries' } }),
-  );
-  const params = { path: { id: channelTemplate.id }, header: { etag: channelTemplate.version } };
-  toast(words.created(name, product), () => unwrap(api.DELETE('/api/v1/channels/templates/{id}', { params })));
+  const of = { entityId: device.deviceTemplateId, entityType: 'deviceTemplate' } as const;
+  const made = await make('channelTemplate', { ...of, name, persistenceType: 'timeSeries' });
+  toast(words.created(name, product), () => remove('channelTemplate', made));
   onChanged();
 }

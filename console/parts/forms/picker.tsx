@@ -2,6 +2,7 @@
 import { useId, useState } from 'preact/hooks';
 import type { paths } from '../../api-types.d.ts';
 import { api, unwrap } from '../../app/api.ts';
+import { readList } from '../../app/entities.ts';
 import { accountId } from '../../app/session.ts';
 import { texts } from '../../words.ts';
 import { useLoad } from '../data/load.ts';
@@ -25,39 +26,27 @@ interface Found {
 }
 
 async function findOrganizations(name: string, signal: AbortSignal): Promise<Found> {
-  const query = {
-    accountId: accountId.value,
-    pageSize: maxListed,
-    sortBy: 'name' as const,
-    fields: 'name',
-    ...(name && { name }),
-  };
-  const { organizations } = await unwrap(api.GET('/api/v1/organizations', { params: { query }, signal }));
-  return { found: organizations.results ?? [], count: organizations.meta?.count ?? 0 };
+  const query = { pageSize: maxListed, sortBy: 'name' as const, fields: 'name', ...(name && { name }) };
+  const { results = [], meta } = await readList('organization', 1, query, signal);
+  return { found: results, count: meta?.count ?? 0 };
 }
 
 async function findProducts(name: string, signal: AbortSignal): Promise<Found> {
   const all: Named[] = [];
   for (let page = 1; all.length < maxProducts; page += 1) {
-    const query = { accountId: accountId.value, pageSize: sliceSize, page, fields: 'name' };
-    const { deviceTemplates } = await unwrap(api.GET('/api/v1/devices/templates', { params: { query }, signal }));
-    all.push(...(deviceTemplates.results ?? []));
-    if (all.length >= (deviceTemplates.meta?.count ?? 0)) break;
+    const query = { pageSize: sliceSize, fields: 'name' };
+    const { results = [], meta } = await readList('deviceTemplate', page, query, signal);
+    all.push(...results);
+    if (all.length >= (meta?.count ?? 0)) break;
   }
   const matching = all.filter((one) => one.name.toLowerCase().includes(name.toLowerCase()));
   return { found: matching.slice(0, maxListed), count: matching.length };
 }
 
-async function findDevices(serialNumber: string, signal: AbortSignal): Promise<Found> {
-  const query = {
-    accountId: accountId.value,
-    pageSize: maxListed,
-    fields: 'serialNumber',
-    ...(serialNumber && { serialNumber }),
-  };
-  const { devices } = await unwrap(api.GET('/api/v1/devices', { params: { query }, signal }));
-  const found = (devices.results ?? []).map(({ id, serialNumber }) => ({ id, name: serialNumber }));
-  return { found, count: devices.meta?.count ?? 0 };
+async function findDevices(typed: string, signal: AbortSignal): Promise<Found> {
+  const query = { pageSize: maxListed, fields: 'serialNumber', ...(typed && { serialNumber: typed }) };
+  const { results = [], meta } = await readList('device', 1, query, signal);
+  return { found: results.map(({ id, serialNumber }) => ({ id, name: serialNumber })), count: meta?.count ?? 0 };
 }
 
 type HitType = paths['/api/v1/search']['get']['responses'][200]['content']['application/json']['hits'][number]['type'];
