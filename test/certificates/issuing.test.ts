@@ -6,7 +6,7 @@ import * as asn1 from '@peculiar/asn1-x509';
 import type { Test } from 'tap';
 import { pemBlocks, pemOf } from '../../src/core/formats/pem.ts';
 import { certificate } from '../broker/certificate.ts';
-import { makeAuthority, makeCertificate } from '../support/certificates.ts';
+import { makeAuthority, makeCertificate, registerAuthority } from '../support/certificates.ts';
 import { download, joinWith, openssl, type Requested } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -228,6 +228,21 @@ t.test('blocks before a request are skipped; explicit parameters of a curve are 
   t.match(await service.http('POST', certificates, { body: own }), refusal('certificate', /explicit/));
   const authority = { accountId: service.accountId, name: service.unique('CA'), certificate: pem };
   t.match(await service.http('POST', authorities, { body: authority }), refusal('certificate', /explicit/));
+
+  // Nor does it connect with one that a registered CA has signed.
+  const made = await makeAuthority({ subject: 'CN=Outside' });
+  await registerAuthority(service, made);
+  shell.write('outside.pem', made.cert);
+  shell.write('outside.key', made.key);
+  for (const [key, code] of [
+    ['with-parameters.key', 0],
+    ['explicit.key', 4],
+  ] as const) {
+    shell.run('req', '-new', '-key', key, '-subj', `/CN=${device.id}`, '-out', 'leaf.csr');
+    shell.run('x509', '-req', '-in', 'leaf.csr', '-CA', 'outside.pem', '-CAkey', 'outside.key', '-out', 'leaf.pem');
+    const identity = { cert: shell.read('leaf.pem').toString(), key: shell.read(key).toString() };
+    t.equal((await joinWith(t, service.mqttsPort, identity, { clientId: key })).returnCode, code, key);
+  }
 });
 
 t.test(

@@ -608,6 +608,10 @@ t.test('a provider that does not answer as one is 502, and is asked again the ne
 t.test('a new provider with a wrong issuer says what is wrong with it', async (t) => {
   const discovery = '/.well-known/openid-configuration';
   const make = (issuer: string) => register(service, { issuer, clientSecret: 'x' });
+  // It has five seconds; the others are made meanwhile.
+  const silent = await startProvider(t, service);
+  silent.instead.set(discovery, () => {});
+  const unanswered = make(silent.issuer);
   t.equal((await make(provider.issuer)).issuerProblem, null);
   const metadata = (await (await fetch(provider.issuer + discovery)).json()) as object;
   const cases: Array<[RegExp, (response: ServerResponse) => void]> = [
@@ -637,6 +641,7 @@ t.test('a new provider with a wrong issuer says what is wrong with it', async (t
   const moved = await put(version, { issuer: provider.issuer, clientSecret: 'x' });
   t.equal(moved.issuerProblem, null);
   t.notOk('issuerProblem' in (await put(moved.version, { name: service.unique('Renamed') })), 'not asked again');
+  t.equal((await unanswered).issuerProblem, 'The issuer did not answer within 5 seconds.');
 });
 
 t.test('what a provider says of itself is kept for five minutes', async (t) => {
