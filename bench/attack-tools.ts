@@ -25,7 +25,7 @@ export interface Attack {
   run(means: Means, begun: () => void): Promise<unknown>;
 }
 
-export interface Asked {
+export interface AttackRequest {
   body?: object | string | Buffer;
   headers?: Record<string, string>;
   /** A number of 127.0.0.x to come from, other than the victim's. */
@@ -39,7 +39,7 @@ export interface Asked {
 const agents = new Map<number, Agent>();
 
 /** Asks, and resolves with the status when the answer has been read to its end; 0 when the connection broke. */
-export function ask(means: Means, method: string, path: string, asked: Asked = {}): Promise<number> {
+export function ask(means: Means, method: string, path: string, asked: AttackRequest = {}): Promise<number> {
   return new Promise((resolve) => {
     const asking = open(means, method, path, asked);
     asking.once('error', () => resolve(0));
@@ -52,7 +52,7 @@ export function ask(means: Means, method: string, path: string, asked: Asked = {
 }
 
 /** As ask, for what is needed to go on. @throws Error for any answer but 2xx. */
-export async function demand<T>(means: Means, method: string, path: string, asked: Asked = {}): Promise<T> {
+export async function demand<T>(means: Means, method: string, path: string, asked: AttackRequest = {}): Promise<T> {
   const asking = open(means, method, path, asked);
   asking.end(bodyOf(asked));
   const answer = await new Promise<IncomingMessage>((resolve, reject) => {
@@ -67,7 +67,7 @@ export async function demand<T>(means: Means, method: string, path: string, aske
 }
 
 /** Begins a request, whose body is the caller's to send. */
-export function open(means: Means, method: string, path: string, asked: Asked = {}): ClientRequest {
+export function open(means: Means, method: string, path: string, asked: AttackRequest = {}): ClientRequest {
   const { httpPort: port, token } = means;
   const { from = 2, as = 'admin', headers } = asked;
   const agent = agents.get(from) ?? new Agent({ keepAlive: true, localAddress: `127.0.0.${from}` });
@@ -93,7 +93,7 @@ export function open(means: Means, method: string, path: string, asked: Asked = 
   });
 }
 
-function bodyOf({ body }: Asked): string | Buffer | undefined {
+function bodyOf({ body }: AttackRequest): string | Buffer | undefined {
   return body === undefined || typeof body === 'string' || Buffer.isBuffer(body) ? body : JSON.stringify(body);
 }
 

@@ -72,8 +72,8 @@ async function makeStation(server: ServingService, accountId: string, { call }: 
   const deviceTemplateId = deviceTemplates.results[0]?.id;
   const limits = { deviceTemplateId, maxDevices: 100_000, expiresAt: '2099-01-01T00:00:00Z' };
   const body = { accountId, name: 'Line', kind: 'station', ...limits };
-  type Made = { application: { id: string; appToken: string } };
-  const { application } = await call<Made>('POST', '/applications', body);
+  type MadeStation = { application: { id: string; appToken: string } };
+  const { application } = await call<MadeStation>('POST', '/applications', body);
   return {
     SLIPWAY_URL: server.url.replace(/\/api\/v1$/, ''),
     SLIPWAY_ACCOUNT_ID: accountId,

@@ -12,7 +12,7 @@ import { natsVersion } from './nats.ts';
 /** Cores that others may use without spoiling the times. */
 const quiet = 0.3;
 
-export interface Shown {
+export interface ScenarioResult {
   scenario: string;
   /** What it took, and how many cores others were using just before. */
   seconds: number;
@@ -31,7 +31,7 @@ export interface Results {
   scale: string;
   machine: { cpu: string; cores: number; memoryGb: number; kernel: string };
   versions: Record<string, string>;
-  results: Shown[];
+  results: ScenarioResult[];
 }
 
 /** What a run is to be read with; its results are still to come. */
@@ -100,7 +100,7 @@ export async function loadNow(): Promise<number> {
 }
 
 /** Whether others used so much of the machine that the figures say little. */
-export function isBusy({ load, others = 0 }: Shown): boolean {
+export function isBusy({ load, others = 0 }: ScenarioResult): boolean {
   return Math.max(load, others) > quiet;
 }
 

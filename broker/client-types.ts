@@ -11,6 +11,9 @@ import type { Turns } from './packets/turns.ts';
 import type { End } from './reasons.ts';
 import type { PacketIds } from './sessions/packet-ids.ts';
 
+/** The next packet of the connection may come; with an error the connection ends. */
+export type PacketDone = (error?: Error | null) => void;
+
 /** A client from its CONNECT on. */
 export interface BrokerClient {
   /** Private to the principal; empty until the credential is proven. */

@@ -9,7 +9,7 @@ import type { Properties } from '../src/core/formats/message-properties.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import type { EnrolledMessage, EnrollmentProof, EnrollmentService } from '../src/ports/broker-ports.ts';
 import { type Authenticator, ConnectRefused } from './authenticate.ts';
-import type { BrokerClient } from './client-types.ts';
+import type { BrokerClient, PacketDone } from './client-types.ts';
 import type { Client } from './connections/client.ts';
 import type { Limits } from './connections/limits.ts';
 import type { PeerCertificates } from './connections/peer-certificates.ts';
@@ -29,8 +29,6 @@ const answerId = 1;
 const notAuthorized = 0x87;
 const normal = 0x00;
 const nothing = Buffer.alloc(0);
-
-type PacketDone = (error?: Error | null) => void;
 
 interface EnrollParts {
   config: Pick<Config, 'topicRoot'>;

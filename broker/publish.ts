@@ -168,8 +168,8 @@ export class Publishing {
     activity.message(route.accountId);
     // A will is no message of a device that works.
     if (live && !live.hasPublished && !live.client.closed) publications.first(live);
-    const isPassedBy = live !== undefined && ingest.passBy(message);
-    if (isPassedBy && turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) {
+    const needsNoStore = live !== undefined && ingest.needsNoStore(message);
+    if (needsNoStore && turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) {
       this.#pass(message);
       return;
     }
@@ -185,7 +185,7 @@ export class Publishing {
       failure = error;
       this.#guarded(() => this.#complete(turns, turn, packet));
     };
-    if (isPassedBy) stored();
+    if (needsNoStore) stored();
     else ingest.store(message, stored);
   }
 

@@ -11,7 +11,7 @@ export interface Login {
 }
 
 /** Anything that the demo makes: organizations, templates, devices, packages. */
-export interface Made {
+export interface MadeEntity {
   id: string;
   version: string;
 }
@@ -22,7 +22,7 @@ export interface List<T> {
 }
 
 export type Call = <T>(method: string, path: string, body?: unknown, headers?: Record<string, string>) => Promise<T>;
-export type Make = (path: string, body: object) => Promise<Made>;
+export type Make = (path: string, body: object) => Promise<MadeEntity>;
 
 export interface FleetOptions {
   url: string;

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parse } from 'csv-parse/sync';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { List, Made, Session } from './answers.ts';
+import type { List, MadeEntity, Session } from './answers.ts';
 import { makePassword } from './fleet.ts';
 import { keep } from './keep.ts';
 import { type Running, startServer, whileRunning } from './server.ts';
@@ -25,7 +25,7 @@ interface Reading {
   battery: string;
 }
 
-interface Device extends Made {
+interface Device extends MadeEntity {
   client: MqttClient;
 }
 
@@ -106,7 +106,7 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
     check(response.ok, `${method} ${path} answered ${response.status}: ${JSON.stringify(answer)}`);
     return answer;
   };
-  const make = async <T = Made>(path: string, body: object): Promise<T> =>
+  const make = async <T = MadeEntity>(path: string, body: object): Promise<T> =>
     Object.values(await call<Record<string, T>>('POST', `/api/v1${path}`, { accountId, ...body }))[0] as T;
   const login = async (emailAddress: string, password: string): Promise<string> =>
     (await call<Session>('POST', '/api/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
@@ -253,7 +253,7 @@ async function scenario(at: { url: string; port: number; accountId: string; pass
   });
 
   await step('Move a device away from its audience', async () => {
-    const { device: current } = await call<{ device: Made }>('GET', `/api/v1/devices/${device.id}`);
+    const { device: current } = await call<{ device: MadeEntity }>('GET', `/api/v1/devices/${device.id}`);
     await call('PUT', `/api/v1/devices/${device.id}`, { organizationId: there.id }, { etag: current.version });
     const strays: string[] = [];
     first.on('message', (name) => {

@@ -1,9 +1,9 @@
 /** Enrollment of the fleet: groups with what they made and refused, a CA, and certificates that end soon. */
 import { createHmac } from 'node:crypto';
 import { makeAuthority, makeKey, makeRequest } from '../src/certificates/pki/making.ts';
-import type { FleetOptions, Made, Make } from './answers.ts';
+import type { FleetOptions, MadeEntity, Make } from './answers.ts';
 
-interface Group extends Made {
+interface Group extends MadeEntity {
   claimSecret?: string;
   groupKey?: string;
 }

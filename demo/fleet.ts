@@ -2,7 +2,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { setTimeout } from 'node:timers/promises';
 import mqtt, { type MqttClient } from 'mqtt';
-import type { Call, FleetDevice, FleetOptions, List, Login, Made, Make, Online, Session } from './answers.ts';
+import type { Call, FleetDevice, FleetOptions, List, Login, MadeEntity, Make, Online, Session } from './answers.ts';
 import { makeEnrollment } from './enrollment.ts';
 import { categoriesOf, dayOf, products, readingsOf, samplesPerDay } from './products.ts';
 import { firmwareBytes, leaving, makeTroubles, silent } from './troubles.ts';
@@ -112,7 +112,9 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
     return answer as T;
   };
   const make: Make = async (path, body) =>
-    Object.values(await call<Record<string, Made>>('POST', `/v1${path}`, { accountId, ...body }))[0] as Made;
+    Object.values(
+      await call<Record<string, MadeEntity>>('POST', `/v1${path}`, { accountId, ...body }),
+    )[0] as MadeEntity;
   const { emailAddress, password } = options;
   token = (await call<Session>('POST', '/v1/auth/login-user', { accountId, emailAddress, password })).jwt;
 
@@ -262,7 +264,7 @@ async function makeDevices(call: Call, options: FleetOptions, organizations: Map
       ...positionOf(places[(n * 7) % places.length] ?? '', n),
     })),
   );
-  const { job } = await call<{ job: Made }>('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
+  const { job } = await call<{ job: MadeEntity }>('POST', `/v1/provisioning/jobs?accountId=${accountId}`, { rows });
   await ended(call, job.id);
   const { results } = await call<{ results: Unit[] }>('GET', `/v1/provisioning/jobs/${job.id}/results?format=json`);
   return results.map(({ deviceId: id, serialNumber, secret }, at): FleetDevice => {
@@ -301,7 +303,7 @@ async function makeRest(
   for (const serialNumber of ['RS-0020', 'CM-0020']) {
     const { accountId } = await call<{ accountId: string }>('GET', '/v1/profile/me');
     const path = `/v1/devices?accountId=${accountId}&serialNumber=${serialNumber}`;
-    const { devices } = await call<{ devices: List<Made> }>('GET', path);
+    const { devices } = await call<{ devices: List<MadeEntity> }>('GET', path);
     for (const { id, version } of devices.results)
       await call('DELETE', `/v1/devices/${id}`, undefined, { etag: version });
   }
@@ -366,7 +368,7 @@ async function startRollout(call: Call, make: Make, accountId: string, deviceTem
   const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;
   const path = `/v1/firmware/packages/${id}/files/app.bin?revision=2.4.0`;
   const headers = { 'content-type': 'application/octet-stream', digest };
-  const { firmwarePackage } = await call<{ firmwarePackage: Made }>('PUT', path, content, headers);
+  const { firmwarePackage } = await call<{ firmwarePackage: MadeEntity }>('PUT', path, content, headers);
   await call('POST', `/v1/firmware/packages/${id}/publish`, undefined, { etag: firmwarePackage.version });
   await make('/firmware/packages', { ...body, firmwareVersion: '2.5.0-beta' });
   await call('POST', '/v1/firmware/rollouts', {

@@ -1,7 +1,7 @@
 /** What a fleet has besides devices that work: the rows of Home that need attention, and claims. */
 import { createHash, randomBytes } from 'node:crypto';
 import mqtt from 'mqtt';
-import type { Call, FleetOptions, Made, Make, Online } from './answers.ts';
+import type { Call, FleetOptions, MadeEntity, Make, Online } from './answers.ts';
 
 /**
  * The settings of a server that shows them: a limit that is nearly reached, and a bridge to this machine. The limit is one that
@@ -62,11 +62,11 @@ async function makePausedRollout({ call, make, accountId, templates }: Fleet): P
   const digest = `sha-256=${createHash('sha256').update(content).digest('base64')}`;
   const headers = { 'content-type': 'application/octet-stream', digest };
   const path = `/v1/firmware/packages/${id}`;
-  const { firmwarePackage } = await call<{ firmwarePackage: Made }>(
+  const { firmwarePackage } = await call<{ firmwarePackage: MadeEntity }>(
     ...(['PUT', `${path}/files/app.bin?revision=4.1.0`, content, headers] as const),
   );
   await call('POST', `${path}/publish`, undefined, { etag: firmwarePackage.version });
-  const { firmwareRollout } = await call<{ firmwareRollout: Made }>('POST', '/v1/firmware/rollouts', {
+  const { firmwareRollout } = await call<{ firmwareRollout: MadeEntity }>('POST', '/v1/firmware/rollouts', {
     ...{ accountId, firmwarePackageId: id, target: { filter: { deviceTemplateId } } },
     stages: [{ percent: 10, pauseSeconds: 86_400 }, { percent: 100 }],
   });
@@ -77,7 +77,7 @@ async function makePausedRollout({ call, make, accountId, templates }: Fleet): P
 async function makeBridges({ url, call, make, accountId, clients }: Fleet): Promise<void> {
   await make('/bridges', { name: 'Data lake', kind: 'mqtt', url: 'mqtts://data-lake.invalid:8883' });
   await make('/bridges', { name: 'Maintenance', kind: 'webhook', url: `${url}/health/live` });
-  const { channelTemplates } = await call<{ channelTemplates: { results: (Made & { name: string })[] } }>(
+  const { channelTemplates } = await call<{ channelTemplates: { results: (MadeEntity & { name: string })[] } }>(
     ...(['GET', `/v1/channels/templates?accountId=${accountId}&pageSize=100`] as const),
   );
   for (const { id, version } of channelTemplates.results.filter(({ name }) => name === 'events'))

@@ -82,10 +82,10 @@ export class Ingest {
   }
 
   /**
-   * Takes a message of QoS 0 for which nothing is to be stored; false when there is. Without room a
-   * message is not retained, and `_rejected` says so.
+   * Whether nothing is to be stored for a message, which is of QoS 0 then and is taken here. Without room it is not
+   * retained, and `_rejected` says so.
    */
-  passBy(message: Message): boolean {
+  needsNoStore(message: Message): boolean {
     const { packet, route } = message;
     if (packet.qos > 0) return false;
     if (this.#noRoomFor(packet, route) || isStoredChannel(route) || this.#services.bridges.takes(route)) return false;

@@ -1,6 +1,6 @@
 import { lineOf } from '../../src/core/errors.ts';
 import type { Authority } from '../authorize.ts';
-import type { BrokerClient, LiveClient } from '../client-types.ts';
+import type { BrokerClient, LiveClient, PacketDone } from '../client-types.ts';
 import { OverLimit } from '../connections/limits.ts';
 import { faultOf } from '../connections/safe-error.ts';
 import type { EnrollHooks } from '../enroll.ts';
@@ -25,8 +25,6 @@ import type { Answer, Packet } from './codec.ts';
 import type { Deliveries } from './deliveries.ts';
 import { faults, Malformed } from './fields.ts';
 import { write } from './write.ts';
-
-type Done = (error?: Error | null) => void;
 
 export interface ReceiverParts {
   authority: Pick<Authority, 'refusedTooOften'>;
@@ -71,7 +69,7 @@ export class PacketReceiver {
     return this.#parts.reports.isFull(live);
   }
 
-  receive(client: BrokerClient, packet: Packet, done: Done, answered: () => void): void {
+  receive(client: BrokerClient, packet: Packet, done: PacketDone, answered: () => void): void {
     const { live } = client;
     try {
       // It has no identity yet, and nothing else to say.
@@ -88,7 +86,7 @@ export class PacketReceiver {
     }
   }
 
-  #receive(live: LiveClient, packet: Packet, done: Done, answered: () => void): void {
+  #receive(live: LiveClient, packet: Packet, done: PacketDone, answered: () => void): void {
     const { client } = live;
     switch (packet.cmd) {
       case 'publish':
@@ -120,7 +118,7 @@ export class PacketReceiver {
 
   // PUBLISH
 
-  #publish(live: LiveClient, packet: Incoming, done: Done): void {
+  #publish(live: LiveClient, packet: Incoming, done: PacketDone): void {
     const { persistence, publishing } = this.#parts;
     const { client, identity } = live;
     if (!identity) {
@@ -142,7 +140,7 @@ export class PacketReceiver {
   }
 
   /** QoS 2: a message whose packet id is known has come before. */
-  #publishOnce(live: LiveClient, packet: Incoming, isKnown: boolean, done: Done): void {
+  #publishOnce(live: LiveClient, packet: Incoming, isKnown: boolean, done: PacketDone): void {
     const { persistence, publishing } = this.#parts;
     const { client, identity } = live;
     const { received } = persistence;
@@ -184,7 +182,7 @@ export class PacketReceiver {
   }
 
   /** PUBREL: the packet id may name a new message after PUBCOMP. */
-  #released(live: LiveClient, { messageId }: Answer, done: Done): void {
+  #released(live: LiveClient, { messageId }: Answer, done: PacketDone): void {
     const { codec } = live.client;
     const isKnown = this.#parts.persistence.received.isKnown(live.client, messageId);
     const code = isKnown || !isFaultyId(live) ? 0 : packetIdNotFound;
@@ -192,7 +190,7 @@ export class PacketReceiver {
   }
 
   /** The packet id names a new message when the answer leaves. */
-  #release(live: LiveClient, messageId: number, answer: Buffer, done: Done): void {
+  #release(live: LiveClient, messageId: number, answer: Buffer, done: PacketDone): void {
     const { client, turns } = live;
     let failure: Error | undefined;
     const turn = turns.reserve(() => {
@@ -213,7 +211,7 @@ export class PacketReceiver {
   // Acknowledgements of deliveries
 
   /** PUBACK or PUBCOMP. */
-  #delivered(live: LiveClient, { cmd, messageId }: Answer, done: Done): void {
+  #delivered(live: LiveClient, { cmd, messageId }: Answer, done: PacketDone): void {
     const awaited = live.ids.awaited(messageId);
     if (awaited !== undefined && awaited !== cmd) {
       done(new Malformed(`${cmd.toUpperCase()} instead of ${awaited.toUpperCase()}`, { code: faults.protocol }));
@@ -231,7 +229,7 @@ export class PacketReceiver {
   }
 
   /** PUBREC: PUBREL follows when a stored session knows of it on disk. */
-  #received(live: LiveClient, { messageId, code }: Answer, done: Done): void {
+  #received(live: LiveClient, { messageId, code }: Answer, done: PacketDone): void {
     const { persistence } = this.#parts;
     const { client, turns } = live;
     const awaited = live.ids.awaited(messageId);
@@ -272,7 +270,12 @@ export class PacketReceiver {
   // SUBSCRIBE
 
   /** Done when what is retained has been sent too: what comes later finds the same as if it came an hour later. */
-  #subscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'subscribe' }>, done: Done, answered: () => void): void {
+  #subscribe(
+    live: LiveClient,
+    packet: Extract<Packet, { cmd: 'subscribe' }>,
+    done: PacketDone,
+    answered: () => void,
+  ): void {
     const { client, leaving } = live;
     const { messageId, subscriptions } = packet;
     const filters = subscriptions.map(({ topic }) => topic);
@@ -302,7 +305,7 @@ export class PacketReceiver {
       .catch((error) => client.fail(error));
   }
 
-  #unsubscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'unsubscribe' }>, done: Done): void {
+  #unsubscribe(live: LiveClient, packet: Extract<Packet, { cmd: 'unsubscribe' }>, done: PacketDone): void {
     const { messageId, unsubscriptions } = packet;
     const { client } = live;
     if (this.#areTooDeep(client, unsubscriptions, done)) return;
@@ -322,19 +325,19 @@ export class PacketReceiver {
   }
 
   /** Ends a connection below level 5; there SUBACK says so of each. */
-  #areTooDeep({ codec }: BrokerClient, filters: readonly string[], done: Done): boolean {
+  #areTooDeep({ codec }: BrokerClient, filters: readonly string[], done: PacketDone): boolean {
     if (codec.level === 5) return false;
     const areTooDeep = filters.some((filter) => levelsOf(filter) > this.#parts.maxTopicLevels);
     if (areTooDeep) done(new OverLimit('max_topic_levels', { isNoted: true }));
     return areTooDeep;
   }
 
-  #answerInTurn({ client, turns }: LiveClient, bytes: Buffer, done: Done): void {
+  #answerInTurn({ client, turns }: LiveClient, bytes: Buffer, done: PacketDone): void {
     if (turns.idle) this.#answer(client, bytes, done);
     else turns.complete(turns.reserve(() => this.#answer(client, bytes, done)));
   }
 
-  #answer(client: BrokerClient, bytes: Buffer, done: Done): void {
+  #answer(client: BrokerClient, bytes: Buffer, done: PacketDone): void {
     write(client.conn, bytes);
     client.whenWritable(done);
   }
@@ -346,7 +349,7 @@ class PacketOrigin implements Origin {
   readonly #parts: Pick<ReceiverParts, 'authority' | 'persistence'>;
   readonly #qos: 0 | 1 | 2;
   readonly #id: number | undefined;
-  readonly #done: Done;
+  readonly #done: PacketDone;
   readonly #settled: ((failure?: Error) => void) | undefined;
 
   /** `settled` is of QoS 2: from now on the packet id names no new message, unless it has failed. */
@@ -354,7 +357,7 @@ class PacketOrigin implements Origin {
     parts: Pick<ReceiverParts, 'authority' | 'persistence'>,
     live: LiveClient,
     { qos, messageId }: Incoming,
-    done: Done,
+    done: PacketDone,
     settled?: (failure?: Error) => void,
   ) {
     this.#parts = parts;

@@ -6,7 +6,7 @@ import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
 import { Icon } from '../parts/page/icons.tsx';
 import { Facts } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
-import type { Place } from './offers.ts';
+import type { ConsolePlace } from './offers.ts';
 import { Palette } from './palette.tsx';
 import { browserStore } from './stores.ts';
 
@@ -21,7 +21,7 @@ function switchSingle(isOn: boolean): void {
 }
 
 /** The button that searches everything, and the keys. */
-export function Keys({ places }: { places: readonly Place[] }) {
+export function Keys({ places }: { places: readonly ConsolePlace[] }) {
   const [shown, setShown] = useState<{ what: 'keys' | 'palette'; turn: number }>();
   // Drawn before the next key, which belongs to it.
   const open = (what: 'keys' | 'palette') =>

@@ -8,7 +8,7 @@ import { accountId, can, me, signOut } from './session.ts';
 
 const words = texts.palette;
 
-export interface Place {
+export interface ConsolePlace {
   path: string;
   icon: IconName;
   name: string;
@@ -73,7 +73,7 @@ const makings: readonly (readonly [path: `/${string}`, name: string, kind: strin
 type Go = (path: string) => void;
 
 /** Places, their parts, and actions whose name, or another word for them, has the text. */
-export function ownOffers(places: readonly Place[], typed: string, go: Go, onKeys: () => void): Offer[] {
+export function ownOffers(places: readonly ConsolePlace[], typed: string, go: Go, onKeys: () => void): Offer[] {
   const placeAt = (path: string) => places.find((place) => path.startsWith(place.path));
   const offers: (Offer & { others?: string | undefined })[] = [
     ...places.map(({ path, icon, name }) => ({ key: path, group: words.places, icon, name, run: () => go(path) })),

@@ -8,7 +8,15 @@ import { leave } from '../parts/forms/unsaved.ts';
 import { Icon, type IconName } from '../parts/page/icons.tsx';
 import { texts } from '../texts.ts';
 import { api, unwrap } from './api.ts';
-import { contains, guideOffers, type Offer, ownOffers, type Place, readHeadings, recentPages } from './offers.ts';
+import {
+  type ConsolePlace,
+  contains,
+  guideOffers,
+  type Offer,
+  ownOffers,
+  readHeadings,
+  recentPages,
+} from './offers.ts';
 import { accountId, me } from './session.ts';
 
 const words = texts.palette;
@@ -37,7 +45,7 @@ export function Palette({
   onKeys,
   onClose,
 }: {
-  places: readonly Place[];
+  places: readonly ConsolePlace[];
   onKeys: () => void;
   onClose: () => void;
 }) {

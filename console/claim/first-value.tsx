@@ -16,7 +16,7 @@ const maxRead = 50;
 /** Milliseconds that a value may be ahead of its arrival; beyond them it is never the latest. */
 const mostAhead = 24 * 3_600_000;
 
-interface Shown {
+interface ShownReading {
   /** The channel and the category. */
   key: string;
   label: string;
@@ -26,24 +26,29 @@ interface Shown {
 }
 
 /** A value by the name and unit that the product gives its category; a message without one has the name of its channel. */
-function shownAs({ channel, categories }: Topic, category: string, value: Shown['value'], time: string): Shown {
+function shownAs(
+  { channel, categories }: Topic,
+  category: string,
+  value: ShownReading['value'],
+  time: string,
+): ShownReading {
   const { label = category || channel, unit = '' } = categories.find(({ name }) => name === category) ?? {};
   return { key: `${channel} ${category}`, label, unit, value, time };
 }
 
 /** The stored values of a channel, the latest of each category. */
-async function readStored(of: Topic): Promise<Shown[]> {
+async function readStored(of: Topic): Promise<ShownReading[]> {
   const params = { path: { topic: `${of.topic}/latest` }, query: { pageSize: maxRead } };
   const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params }));
   if (typeof answer === 'string') return [];
-  const shown = new Map<string, Shown>();
+  const shown = new Map<string, ShownReading>();
   for (const { category = '', numericValue, stringValue, time = '' } of answer.result)
     if (!shown.has(category)) shown.set(category, shownAs(of, category, numericValue ?? stringValue ?? '', time));
   return [...shown.values()];
 }
 
 /** What a message says, the time of each value included. */
-function readMessage(of: Topic, payload: string, arrived: string): Shown[] {
+function readMessage(of: Topic, payload: string, arrived: string): ShownReading[] {
   const points = pointsOf(payload) ?? [{ category: '', value: payload.slice(0, 100) }];
   return points.flatMap(({ category, value, time = Date.parse(arrived) }) =>
     time > 0 && time <= Date.now() + mostAhead ? [shownAs(of, category, value, new Date(time).toISOString())] : [],
@@ -51,7 +56,7 @@ function readMessage(of: Topic, payload: string, arrived: string): Shown[] {
 }
 
 /** Of each category the newest value; what was said last comes first. */
-function newest(before: readonly Shown[], more: readonly Shown[]): Shown[] {
+function newest(before: readonly ShownReading[], more: readonly ShownReading[]): ShownReading[] {
   const kept = new Map([...before].reverse().map((one) => [one.key, one]));
   for (const one of [...more].reverse()) {
     const other = kept.get(one.key);
@@ -62,12 +67,12 @@ function newest(before: readonly Shown[], more: readonly Shown[]): Shown[] {
   return [...kept.values()].reverse();
 }
 
-function useValues(deviceId: string): readonly Shown[] {
-  const [values, setValues] = useState<readonly Shown[]>([]);
+function useValues(deviceId: string): readonly ShownReading[] {
+  const [values, setValues] = useState<readonly ShownReading[]>([]);
   useEffect(() => {
     let close = () => {};
     let isOver = false;
-    const add = (more: readonly Shown[]) => setValues((before) => newest(before, more));
+    const add = (more: readonly ShownReading[]) => setValues((before) => newest(before, more));
     const begin = async () => {
       const { topics } = await readConnectivity(deviceId);
       const own = topics.filter(({ service }) => !service);

@@ -18,7 +18,7 @@ import type { Sheet as Read, SheetRow } from './sheet.ts';
 const words = texts.imports;
 type Sheet = Extract<Read, { header: unknown }>;
 /** Where devices stand whose rows do not say it. */
-type Place = { template?: string; organization?: string };
+type ImportPlace = { template?: string; organization?: string };
 
 /** What a job takes. */
 const maxJobRows = 50_000;
@@ -122,7 +122,7 @@ interface Part {
 }
 interface Tried {
   parts: Part[];
-  place: Place;
+  place: ImportPlace;
   columns: string[];
 }
 
@@ -135,7 +135,7 @@ function Columns({ sheet, onTried, onClose }: { sheet: Sheet; onTried: (tried: T
   const columns = chosen ?? guess(header, known);
   const choose = (at: number, field: string) =>
     setChosen(columns.map((one, place) => (place === at ? field : one === field ? '' : one)));
-  const tryOut = async (place: Place) => {
+  const tryOut = async (place: ImportPlace) => {
     if (!columns.includes('serialNumber')) throw new Error(words.needsSerial);
     const last = JSON.parse(browserStore.get(mapKey) ?? '{}');
     const now = Object.fromEntries(header.map((name, at) => [plain(name), columns[at]]));
@@ -213,7 +213,7 @@ function* partsOf(rows: readonly SheetRow[], columns: readonly string[]): Genera
   yield { rows: some, csv };
 }
 
-async function runJob(csv: string, place: Place, dryRun: boolean, onProgress: (job: Job) => void): Promise<Job> {
+async function runJob(csv: string, place: ImportPlace, dryRun: boolean, onProgress: (job: Job) => void): Promise<Job> {
   const query = { accountId: accountId.value, ...place, ...(dryRun ? { dryRun } : { force: true }) };
   const made = api.POST('/api/v1/provisioning/jobs', { params: { query }, ...rawBody(csv, 'text/csv') });
   const { job } = await unwrap(made);

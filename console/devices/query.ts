@@ -59,7 +59,7 @@ export type Row = Pick<Device, 'id' | Extract<(typeof shownFields)[number], keyo
   organization?: { name: string } | null;
 } & Record<string, unknown>;
 
-interface Wanted {
+interface WantedRows {
   filter: DeviceFilter;
   sort: Sort;
   page: number;
@@ -68,7 +68,7 @@ interface Wanted {
 
 /** One page of the table, with the values of these names, and these custom fields as far as there are such. */
 export async function readRows(
-  wanted: Wanted,
+  wanted: WantedRows,
   custom: readonly string[],
   values: readonly string[],
   signal: AbortSignal,
@@ -101,12 +101,12 @@ export async function readCustomNames(product: string | undefined): Promise<stri
 }
 
 /** One page of devices, of which each has its id and these properties. */
-export function readColumns<Name extends keyof Device>(wanted: Wanted, names: readonly Name[]) {
+export function readColumns<Name extends keyof Device>(wanted: WantedRows, names: readonly Name[]) {
   return readDevices<Pick<Device, Name>>(wanted, { fields: names.join(',') });
 }
 
 async function readDevices<T>(
-  { filter, sort: { by, order }, page, pageSize }: Wanted,
+  { filter, sort: { by, order }, page, pageSize }: WantedRows,
   chosen: { fields: string; expand?: string; values?: string },
   signal: AbortSignal | null = null,
 ) {

@@ -1,6 +1,6 @@
 /** What a device of a group does, as lines for a terminal. */
 
-export interface Asked {
+export interface EnrollingGroup {
   id: string;
   proof: 'claimSecret' | 'derivedKey' | 'certificate';
   issues: 'secret' | 'certificate' | 'either';
@@ -20,7 +20,7 @@ const certificateRequest = (serialNumber: string) =>
   `openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -keyout device.key -subj '/CN=${serialNumber}' -out device.csr`;
 
 /** The lines of `slipway enroll`, and of curl; the secret of the group is a variable that stands before them. */
-export function enrollLines(url: string, { id, proof, issues, serialNumberPattern }: Asked) {
+export function enrollLines(url: string, { id, proof, issues, serialNumberPattern }: EnrollingGroup) {
   const serialNumber = serialNumberFor(serialNumberPattern);
   const hasRequest = issues === 'certificate';
   const first = hasRequest ? [certificateRequest(serialNumber)] : [];

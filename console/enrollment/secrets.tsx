@@ -4,7 +4,7 @@ import { Code } from '../parts/codes/code.tsx';
 import { UnitsWarning } from '../parts/dialogs/broker-warning.tsx';
 import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
 import { texts } from '../texts.ts';
-import { type Asked, enrollLines, secretLine } from './lines.ts';
+import { type EnrollingGroup, enrollLines, secretLine } from './lines.ts';
 
 const words = texts.enrollment;
 
@@ -15,7 +15,7 @@ interface GroupSecrets {
 }
 
 /** The commands of a device, or of a person who tries the group. */
-export function Lines({ group, secrets = {} }: { group: Asked; secrets?: GroupSecrets }) {
+export function Lines({ group, secrets = {} }: { group: EnrollingGroup; secrets?: GroupSecrets }) {
   const { slipway, curl } = enrollLines(location.origin, group);
   const first = secretLine(secrets);
   const all = (lines: string) => (first === '' ? lines : `${first}\n${lines}`);
@@ -33,7 +33,7 @@ export function SecretsDialog({
   group,
   onClose,
 }: {
-  group: Asked & { name: string } & GroupSecrets;
+  group: EnrollingGroup & { name: string } & GroupSecrets;
   onClose: () => void;
 }) {
   const { claimSecret, groupKey, hookSecret } = group;

@@ -17,14 +17,14 @@ import { texts } from '../texts.ts';
 
 const words = texts.firstDevice;
 
-interface Made {
+interface MadeDevice {
   id: string;
   serialNumber: string;
   secret: string;
 }
 
 export function FirstDevice() {
-  const [made, setMade] = useState<Made>();
+  const [made, setMade] = useState<MadeDevice>();
   const [heard, setHeard] = useState<Message>();
   const step = heard ? 2 : made ? 1 : 0;
   return (
@@ -41,7 +41,7 @@ export function FirstDevice() {
   );
 }
 
-function Make({ onMade }: { onMade: (made: Made) => void }) {
+function Make({ onMade }: { onMade: (made: MadeDevice) => void }) {
   const [product, setProduct] = useState('');
   // If the device is refused, for example for its serial number, the next try takes the product that was made.
   const newProduct = useRef<{ name: string; id: string }>();
@@ -105,7 +105,7 @@ interface Hearing {
   onHeard: (message: Message) => void;
 }
 
-function Connect({ id, serialNumber, secret, ...hearing }: Made & Hearing) {
+function Connect({ id, serialNumber, secret, ...hearing }: MadeDevice & Hearing) {
   const { data: connectivity } = useLoad(() => readConnectivity(id, true), [id]);
   const [tool, setTool] = useState<keyof typeof texts.tools>('mosquitto');
   return (

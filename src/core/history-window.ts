@@ -1,5 +1,5 @@
 /**
- * What a reader may see of a device's past. Each read of it takes a Sight, which only `Access.sightOf` makes: a read without one
+ * What a reader may see of a device's past. Each read of it takes such a window, which only `Access.sightOf` makes: a read without one
  * does not compile.
  */
 

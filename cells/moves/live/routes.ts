@@ -32,8 +32,8 @@ const querystring = Type.Object({
 
 /** They are closed until SLIPWAY_MOVE_TOKEN is set. */
 export function movingRoutes(app: App, ctx: CellsContext): void {
-  const leaving = new MoveSource(ctx);
-  const coming = new MoveTarget(ctx);
+  const source = new MoveSource(ctx);
+  const target = new MoveTarget(ctx);
   void app.register(async (within) => {
     const scope = within as App;
     scope.addHook('onRequest', async (request, reply) => {
@@ -69,42 +69,42 @@ export function movingRoutes(app: App, ctx: CellsContext): void {
     });
     // The cell that it leaves.
     post('/leave', async ({ accountId, move }, body) => ({
-      ...(await leaving.beginCopy(accountId, move, body as { from: string; to: string })),
+      ...(await source.beginCopy(accountId, move, body as { from: string; to: string })),
       proof: proofOf(ctx, move),
     }));
-    get('/pages', ({ move, place }) => leaving.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
-    get('/page', ({ move, place }) => ({ pages: [leaving.page(move, JSON.parse(place) as PageRange)] }));
-    get('/touched', ({ move }) => leaving.touched(move));
-    get('/counts', ({ move }) => leaving.counts(move));
-    get('/messages', ({ move }) => leaving.messages(move));
-    get('/outbox', ({ move, after }) => withPayloads({ rows: leaving.outbox(move, Number(after)) }));
-    get('/sessions', ({ move }) => withPayloads(leaving.sessions(move)));
-    get('/files', async ({ move }) => ({ files: await leaving.files(move) }));
-    get('/file', ({ move, name, whole, from }) => leaving.file(move, name, whole === 'true', Number(from)));
-    post('/pause', ({ move }) => leaving.pause(move));
-    post('/resume', ({ accountId }) => leaving.resume(accountId));
-    post('/release', ({ move }) => leaving.releaseMove(move));
-    post('/clear', ({ move }) => leaving.removeMoved(move));
+    get('/pages', ({ move, place }) => source.pages(move, place === '' ? null : (JSON.parse(place) as PagePlace)));
+    get('/page', ({ move, place }) => ({ pages: [source.page(move, JSON.parse(place) as PageRange)] }));
+    get('/touched', ({ move }) => source.touched(move));
+    get('/counts', ({ move }) => source.counts(move));
+    get('/messages', ({ move }) => source.messages(move));
+    get('/outbox', ({ move, after }) => withPayloads({ rows: source.outbox(move, Number(after)) }));
+    get('/sessions', ({ move }) => withPayloads(source.sessions(move)));
+    get('/files', async ({ move }) => ({ files: await source.files(move) }));
+    get('/file', ({ move, name, whole, from }) => source.file(move, name, whole === 'true', Number(from)));
+    post('/pause', ({ move }) => source.pause(move));
+    post('/resume', ({ accountId }) => source.resume(accountId));
+    post('/release', ({ move }) => source.releaseMove(move));
+    post('/clear', ({ move }) => source.removeMoved(move));
     // The cell that gets it.
-    post('/come', (_, body) => coming.beginArrival(body as Parameters<MoveTarget['beginArrival']>[0]));
+    post('/come', (_, body) => target.beginArrival(body as Parameters<MoveTarget['beginArrival']>[0]));
     post('/differing', async ({ move }, body) => ({
-      ranges: await coming.differing(move, (body as { pages: HashedRange[] }).pages),
+      ranges: await target.differing(move, (body as { pages: HashedRange[] }).pages),
     }));
-    post('/rows', ({ move }, body) => coming.rows(move, (body as { pages: Page[] }).pages));
-    post('/touched', ({ move }, body) => coming.touched(move, (body as { pages: Page[] }).pages));
-    post('/messages', ({ move }, body) => coming.messages(move, body as MessagesChunk));
-    post('/outbox', ({ move }, body) => coming.outbox(move, (body as { rows: WholeOutboxRow[] }).rows));
-    post('/sessions', ({ move }, body) => coming.sessions(move, body as MqttState));
-    get('/has', ({ name, whole }) => ({ has: coming.has(name, whole === 'true') }));
+    post('/rows', ({ move }, body) => target.rows(move, (body as { pages: Page[] }).pages));
+    post('/touched', ({ move }, body) => target.touched(move, (body as { pages: Page[] }).pages));
+    post('/messages', ({ move }, body) => target.messages(move, body as MessagesChunk));
+    post('/outbox', ({ move }, body) => target.outbox(move, (body as { rows: WholeOutboxRow[] }).rows));
+    post('/sessions', ({ move }, body) => target.sessions(move, body as MqttState));
+    get('/has', ({ name, whole }) => ({ has: target.has(name, whole === 'true') }));
     post('/file', ({ move, name, whole, from, last }, body) =>
-      coming.file(
+      target.file(
         move,
         { name, isWhole: whole === 'true', from: Number(from), isLast: last === 'true' },
         Buffer.isBuffer(body) ? body : Buffer.alloc(0),
       ),
     );
-    post('/activate', ({ move }, body) => coming.activate(move, body as Parameters<MoveTarget['activate']>[1]));
-    post('/drop', ({ accountId }) => coming.dropAccount(accountId));
+    post('/activate', ({ move }, body) => target.activate(move, body as Parameters<MoveTarget['activate']>[1]));
+    post('/drop', ({ accountId }) => target.dropAccount(accountId));
   });
 }
 

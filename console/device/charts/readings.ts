@@ -9,7 +9,7 @@ export type Aggregate = (typeof aggregates)[number];
 /** How a page shows a category, as its channel template says. */
 export type Category = Topic['categories'][number];
 
-export interface Asked {
+export interface WantedReadings {
   topic: string;
   /** Milliseconds since 1970. */
   from: number;
@@ -53,7 +53,7 @@ const isBit = (value: number | null | undefined) => value === 0 || value === 1;
 
 /** What one device has stored, by category. */
 export async function readStored(
-  { topic, from, to, aggregate }: Asked,
+  { topic, from, to, aggregate }: WantedReadings,
   categories: readonly Category[],
   signal: AbortSignal,
 ): Promise<Map<string, Stored>> {

@@ -10,7 +10,7 @@ import { Field, Form, Select, type Values } from '../../parts/forms/form.tsx';
 import { Badge, type Fact, Facts, Panel } from '../../parts/page/page.tsx';
 import { texts } from '../../texts.ts';
 import { type Connectivity, type DeviceRow, readConnectivity } from '../row.ts';
-import { Messages, type Shown } from './messages.tsx';
+import { Messages, type ShownMessage } from './messages.tsx';
 
 const words = texts.device;
 const maxShown = 200;
@@ -27,12 +27,12 @@ const rank = ({ service, persistenceType }: { service: boolean; persistenceType:
 
 /** The newest messages of topics, which are separated by commas. */
 function useMessages(heard: string) {
-  const [messages, setMessages] = useState<readonly Shown[]>([]);
+  const [messages, setMessages] = useState<readonly ShownMessage[]>([]);
   const [open, setOpen] = useState(false);
   useEffect(() => {
     if (heard === '') return;
     let key = 0;
-    let arrived: Shown[] = [];
+    let arrived: ShownMessage[] = [];
     let timer: ReturnType<typeof setTimeout> | undefined;
     const show = () => {
       const newest = arrived.reverse();

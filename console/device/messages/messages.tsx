@@ -14,9 +14,9 @@ const words = texts.device;
 const maxValue = 160;
 
 /** A new message takes the place, and so the rows of the page, of one that is not shown any more. */
-export type Shown = Message & { key: number; place: number };
+export type ShownMessage = Message & { key: number; place: number };
 
-export function Messages({ messages, topics }: { messages: readonly Shown[]; topics: readonly Topic[] }) {
+export function Messages({ messages, topics }: { messages: readonly ShownMessage[]; topics: readonly Topic[] }) {
   const [opened, setOpened] = useState<ReadonlySet<number>>(new Set());
   const byTopic = useMemo(() => new Map(topics.map((one) => [one.topic, one])), [topics]);
   const toggle = (key: number) => {
@@ -63,7 +63,7 @@ function Rows({
   isOpen,
   onToggle,
 }: {
-  message: Shown;
+  message: ShownMessage;
   topic: Topic | undefined;
   isOpen: boolean;
   onToggle: () => void;

@@ -8,7 +8,7 @@ import { Button } from '../forms/form.tsx';
 import { Boundary, useFile } from '../page/boundary.tsx';
 import { csvOf, type Line, type Plotted, type Pointer, plot, pointedAt, shownAt } from './chart-lines.ts';
 import { followFingers } from './fingers.ts';
-import { colourOf, optionsOf, type Shown } from './plot.ts';
+import { colourOf, optionsOf, type ShownPlot } from './plot.ts';
 import { moved, type Span, zoomed } from './span.ts';
 import { dashes, Swatch } from './swatch.tsx';
 
@@ -132,7 +132,7 @@ function useDrawing(
     isState,
     onAt,
     onDrawn,
-  }: { latest: { current: Shown }; isState: boolean; onAt: (at: Pointer | null) => void; onDrawn: () => void },
+  }: { latest: { current: ShownPlot }; isState: boolean; onAt: (at: Pointer | null) => void; onDrawn: () => void },
 ): { current: UPlot | undefined } {
   const chart = useRef<UPlot>();
   const Plot = useFile(() => import('uplot'))?.default;

@@ -14,7 +14,7 @@ const maxLevel = 16;
 /** Pixels from the pointer to a point of which it tells where no line is drawn. */
 const nearby = 16;
 
-export interface Shown extends Span {
+export interface ShownPlot extends Span {
   plotted: Plotted;
   onZoom: (from: number, to: number) => void;
 }
@@ -38,8 +38,8 @@ export function optionsOf(
     onAt,
     onDrawn,
   }: {
-    latest: Shown;
-    now: () => Shown;
+    latest: ShownPlot;
+    now: () => ShownPlot;
     isState: boolean;
     onAt: (at: Pointer | null) => void;
     onDrawn: () => void;

@@ -125,7 +125,14 @@ export class Eviction {
 function prepare(file: Sqlite.Database) {
   const stretch = `"series" = @series AND ("time", "sequence") > (@time, @sequence)
      AND ("time", "sequence") <= (@toTime, @toSequence) AND "points"."sequence" < @before`;
-  type Place = { series: number; time: number; sequence: number; toTime: number; toSequence: number; before: number };
+  type EvictedStretch = {
+    series: number;
+    time: number;
+    sequence: number;
+    toTime: number;
+    toSequence: number;
+    before: number;
+  };
   return {
     series: file.prepare<[string, number], Swept>(
       `SELECT "id", "accountId", "deviceId", "channelTemplateId", "possession", "ahead", "lateAfter" > 0
@@ -137,11 +144,11 @@ function prepare(file: Sqlite.Database) {
       `SELECT "time", "sequence" FROM "points" WHERE "series" = ? AND ("time", "sequence") > (?, ?)
        ORDER BY "time", "sequence" LIMIT 1 OFFSET ? - 1`,
     ),
-    found: file.prepare<[Place], Removed>(
+    found: file.prepare<[EvictedStretch], Removed>(
       `SELECT count(*) AS "points", coalesce(sum(${pointBytes} + coalesce(${textSizeSql('"text"')}, 0)), 0) AS "bytes"
        FROM "points" WHERE ${stretch}`,
     ),
-    remove: file.prepare<[Place]>(`DELETE FROM "points" WHERE ${stretch}`),
+    remove: file.prepare<[EvictedStretch]>(`DELETE FROM "points" WHERE ${stretch}`),
     removeAhead: file.prepare<[number, number]>('DELETE FROM "aheadPoints" WHERE "series" = ? AND "sequence" < ?'),
   };
 }

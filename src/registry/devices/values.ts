@@ -54,8 +54,8 @@ function namesIn(name: string): Primary[] {
 }
 
 type ValueServices = { registry: Registry; access: Access; messages: MessageStore };
-type Wanted = LastsOfDevice['wanted'][number];
-const nothing: Wanted = { channels: new Set() };
+type WantedValues = LastsOfDevice['wanted'][number];
+const nothing: WantedValues = { channels: new Set() };
 
 /** The values of each device by its id. Names are as `readValueNames` has them. */
 export async function valuesOf(
@@ -73,7 +73,7 @@ export async function valuesOf(
       channels.get(name)?.persistenceType === 'timeSeries' && access.mayHear(caller, deviceId, name);
     const idsOf = (some: Iterable<string>) =>
       new Set([...some].filter(isRead).flatMap((name) => channels.get(name)?.id ?? []));
-    const wanted = names.map((name): Wanted => {
+    const wanted = names.map((name): WantedValues => {
       const primary = primaries?.get(row.deviceTemplateId) ?? null;
       if (name === primaryName && primary === null) return { channels: idsOf(channels.keys()) };
       const meant = name === primaryName ? primary : read.get(name)?.find(({ channel }) => channels.has(channel));
