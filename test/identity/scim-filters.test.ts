@@ -1,4 +1,5 @@
-import { BadFilter, demandedValue, fits, parseFilter, parsePath } from '../../src/identity/scim/filters.ts';
+import { BadFilter, parseFilter, parsePath } from '../../src/entity/filters/parser.ts';
+import { demandedValue, fits } from '../../src/identity/scim/filters.ts';
 import { part } from '../support/part.ts';
 
 const t = await part(import.meta);

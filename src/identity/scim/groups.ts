@@ -4,8 +4,9 @@ import type { Row } from '../../../db/registry/records.ts';
 import { timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { canonicalId, newId } from '../../core/ids.ts';
+import type { AttributePath, Filter } from '../../entity/filters/parser.ts';
 import type { IdentityContext } from '../context.ts';
-import { type AttributePath, propertyOf, type ScimFilter } from './filters.ts';
+import { propertyOf } from './filters.ts';
 import {
   applyGroupRoles,
   demandLiveProvider,
@@ -120,7 +121,7 @@ function textOf(name: string, value: unknown): string {
 }
 
 /** `members[value eq "…"]`. @throws PlatformError 400/invalidFilter for another filter. */
-function membersIn(where: ScimFilter): string[] {
+function membersIn(where: Filter): string[] {
   if (where.is === 'or') return where.of.flatMap(membersIn);
   const isId = where.is === 'eq' && where.path.names.join('.').toLowerCase() === 'value';
   if (!isId || typeof where.value !== 'string')

@@ -3,8 +3,9 @@ import { type SqlBool, sql } from 'kysely';
 import type { Row } from '../../../db/registry/records.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
+import type { Filter } from '../../entity/filters/parser.ts';
 import type { IdentityContext } from '../context.ts';
-import { demandedValue, fits, type ScimFilter } from './filters.ts';
+import { demandedValue, fits } from './filters.ts';
 import { maxMembers } from './groups.ts';
 import { type Json, type ListRequest, type Provisioner, refused } from './protocol.ts';
 import { groupResource, userResource } from './resources.ts';
@@ -113,13 +114,13 @@ function withExternalId(table: 'scimUsers' | 'scimGroups', { provider }: Provisi
     where "identityProviderId" = ${provider.id} and "externalId" = ${id})`;
 }
 
-function demanded<C>(filter: ScimFilter, name: string, condition: (value: string) => C): C | undefined {
+function demanded<C>(filter: Filter, name: string, condition: (value: string) => C): C | undefined {
   const value = demandedValue(filter, name);
   return value === undefined ? undefined : condition(value);
 }
 
 /** Whether a filter has anything to do with an attribute. */
-function names(filter: ScimFilter, name: string): boolean {
+function names(filter: Filter, name: string): boolean {
   if (filter.is === 'and' || filter.is === 'or') return filter.of.some((one) => names(one, name));
   if (filter.is === 'not') return names(filter.of, name);
   return filter.path.names[0]?.toLowerCase() === name;

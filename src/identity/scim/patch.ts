@@ -2,7 +2,8 @@
  * PATCH of RFC 7644, 3.5.2, as Entra ID and Okta send it: operations in any letter case, attributes as keys of a value without
  * a path, and values for `emails[type eq "work"]` that are not there yet, which then come.
  */
-import { BadFilter, fits, keyOf, parsePath, propertyOf, type ScimFilter, type ValuePath } from './filters.ts';
+import { BadFilter, type Filter, parsePath, type ValuePath } from '../../entity/filters/parser.ts';
+import { fits, keyOf, propertyOf } from './filters.ts';
 import { badValue, type Ignored, isObject, type Json, refused } from './protocol.ts';
 import {
   type Attribute,
@@ -179,7 +180,7 @@ function setPart(of: Json, op: Operation['op'], part: string, value: unknown): v
 function applyToValues(
   container: Json,
   name: string,
-  { op, where, part, value }: { op: Operation['op']; where: ScimFilter; part: string | undefined; value: unknown },
+  { op, where, part, value }: { op: Operation['op']; where: Filter; part: string | undefined; value: unknown },
 ): void {
   const values = [container[name] ?? []].flat().filter(isObject);
   const fitting = values.filter((one) => fits(where, one, { isExact: () => false }));
@@ -200,7 +201,7 @@ function applyToValues(
 }
 
 /** What a value must have to fit: the equalities of a filter. @throws PlatformError 400/noTarget where that is not said. */
-function demanded(where: ScimFilter): Json {
+function demanded(where: Filter): Json {
   if (where.is === 'and') return Object.assign({}, ...where.of.map(demanded)) as Json;
   const [name, more] = where.is === 'eq' ? where.path.names : [];
   if (where.is !== 'eq' || name === undefined || more !== undefined)

@@ -2,7 +2,8 @@
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, PlatformError } from '../../core/errors.ts';
-import { BadFilter, keyOf, parseFilter, type ScimFilter } from './filters.ts';
+import { BadFilter, type Filter, parseFilter } from '../../entity/filters/parser.ts';
+import { keyOf } from './filters.ts';
 
 export type Json = Record<string, unknown>;
 
@@ -48,7 +49,7 @@ export function demandObject(body: unknown): Json {
 
 /** Which part of a list is asked for. */
 export interface ListRequest {
-  filter: ScimFilter | undefined;
+  filter: Filter | undefined;
   startIndex: number;
   count: number;
 }
@@ -69,7 +70,7 @@ function readNumber(name: string, text: unknown, otherwise: number): number {
   return Number(text);
 }
 
-function readFilter(text: string): ScimFilter {
+function readFilter(text: string): Filter {
   try {
     return parseFilter(text);
   } catch (error) {
