@@ -13,10 +13,12 @@ const maxWords = 32;
 
 /** Whether a column contains a text, looked at row by row; null contains nothing. */
 export function contains(column: string | RawBuilder<unknown>, text: string): Expression<SqlBool> {
-  const value = typeof column === 'string' ? sql.ref(column) : column;
-  // ASCII, where SQLite's own lower() does the same, is spared the way into JavaScript.
-  const folded = sql`case when octet_length(${value}) > length(${value}) then fold(${value}) else lower(${value}) end`;
-  return sql<SqlBool>`instr(${folded}, ${fold(text)}) > 0`;
+  return sql<SqlBool>`instr(${folded(typeof column === 'string' ? sql.ref(column) : column)}, ${fold(text)}) > 0`;
+}
+
+/** A value as `fold` has it. ASCII, where SQLite's own lower() does the same, is spared the way into JavaScript. */
+export function folded(value: RawBuilder<unknown>): RawBuilder<string> {
+  return sql`case when octet_length(${value}) > length(${value}) then fold(${value}) else lower(${value}) end`;
 }
 
 /**

@@ -1,7 +1,9 @@
 /** How a file is opened. Apart from dialect.ts, because threads that write no Kysely queries do not load it. */
 import Sqlite from 'better-sqlite3';
+import { instantOf, parseDate } from './dates.ts';
 import { fold } from './fold.ts';
 import { gramsOf } from './grams.ts';
+import { versionKey } from './versions.ts';
 
 /**
  * Kibibytes of pages that a connection keeps in memory: of the connections that are always busy, and of others. The
@@ -29,6 +31,9 @@ export function openSqlite(
   // Triggers of registry.db call them, so that no connection writes devices without them.
   file.function('fold', { deterministic: true }, (text) => (typeof text === 'string' ? fold(text) : null));
   file.function('grams', { deterministic: true }, (key, text) => gramsOf(String(key), fold(String(text))));
+  // Filters of devices compare by these.
+  file.function('instant', { deterministic: true }, (text) => instantOf(parseDate(text)));
+  file.function('version', { deterministic: true }, (text) => (typeof text === 'string' ? versionKey(text) : null));
   return file;
 }
 

@@ -4,6 +4,7 @@
  */
 import type { Logger } from 'pino';
 import type { Registry, Tx } from '../../db/registry/index.ts';
+import { parseDate } from '../../db/sqlite/dates.ts';
 import type { AccountGate } from '../core/account-gate.ts';
 import type { Caller } from '../core/caller.ts';
 import { type Clock, timestamp } from '../core/clock.ts';
@@ -16,7 +17,6 @@ import { onBehalfOf } from '../core/log.ts';
 import { queueRun } from '../core/scheduler/runs.ts';
 import { Watchers } from '../core/watchers.ts';
 import type { Schemas } from '../entity/schemas/schemas.ts';
-import { parseDate } from '../entity/values.ts';
 import type { Audit } from '../operations/audit/index.ts';
 import type { DeviceName, Downlink } from '../ports/downlink.ts';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.ts';

@@ -15,9 +15,10 @@ import type { App } from '../http/app.ts';
 import { metaWith, nameIgnored, refuseUnknownProperties } from '../http/ignored-names.ts';
 import type { Tag } from '../http/openapi/document.ts';
 import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } from './chosen.ts';
+import type { CompiledFilter } from './filters/compiled.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
 import { list, type Page } from './list.ts';
-import { type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
+import { filterText, type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
 import {
   chosenListResponse,
   entityResponse,
@@ -90,6 +91,8 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
   list?: Pick<VerbTexts, 'summary' | 'description'> & {
     query?: TObject;
+    /** Makes a list that has `filter`. @throws PlatformError 400/106 for what is no filter of this kind. */
+    compile?(caller: Caller, filter: string): Promise<CompiledFilter>;
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
     /** The page itself, where it is not of the table alone. */
     page?(caller: Caller, query: ListQuery): Promise<Page<T>>;
@@ -112,6 +115,8 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
     recover(caller: Caller, before: Row<T>, version: number): Promise<ShownEntity>;
   };
 }
+
+const filterQuery = { filter: Type.Optional(filterText) };
 
 type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
 
@@ -304,9 +309,10 @@ function listRoute<T extends EntityTable>(
 ): void {
   const { path, plural, shape, expand, prepare } = kind;
   const isLive = verb === 'list';
+  const compile = isLive ? kind.list?.compile : undefined;
   const listing = (!isLive && kind.trash?.listing) || kind.listing;
   const querystring = isLive
-    ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery }))
+    ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery, ...(compile && filterQuery) }))
     : trashListSchema;
   app.get(
     isLive ? path : `/trash${path}`,
@@ -321,8 +327,9 @@ function listRoute<T extends EntityTable>(
     async (request, reply) => {
       const { caller } = request;
       const ignored = nameIgnored(request, reply, querystring);
-      const query = knownParameters(request.query, querystring);
+      const { query, text } = knownParameters(request.query, querystring);
       services.access.demandAccount(caller, query.accountId);
+      if (compile && text !== undefined) query.filter = await compile(caller, text);
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
       const page = await (isLive && kind.list?.page
         ? kind.list.page(caller, query)
@@ -379,10 +386,14 @@ function trashRoutes<T extends EntityTable>(
   );
 }
 
-/** The properties of a query that its schema has; others were not checked and have no effect. */
-function knownParameters(query: FastifyRequest['query'], schema: TObject): ListQuery {
-  const known = Object.entries(query as object).filter(([name]) => Object.hasOwn(schema.properties, name));
-  return Object.fromEntries(known) as unknown as ListQuery;
+/** The properties of a query that its schema has; others were not checked and have no effect. `text` is the filter. */
+function knownParameters(
+  given: FastifyRequest['query'],
+  schema: TObject,
+): { query: ListQuery; text: string | undefined } {
+  const known = Object.entries(given as object).filter(([name]) => Object.hasOwn(schema.properties, name));
+  const { filter: text, ...query } = Object.fromEntries(known) as unknown as { accountId: string; filter?: string };
+  return { query, text };
 }
 
 function omit(schema: TObject, names: readonly string[]): TObject {

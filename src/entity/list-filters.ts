@@ -4,11 +4,11 @@ import type { Db } from '../../db/registry/index.ts';
 import type { Match } from '../../db/registry/records/columns.ts';
 import type { EntityTable } from '../../db/registry/records.ts';
 import { contains } from '../../db/registry/text.ts';
+import { parseDate } from '../../db/sqlite/dates.ts';
 import { type Caller, isAccountWide } from '../core/caller.ts';
 import { invalid } from '../core/errors.ts';
 import { degreesText } from '../core/formats/numbers.ts';
 import { type AskedList, matchesOf } from './list-query.ts';
-import { parseDate } from './values.ts';
 
 /** The filters that are asked for; the trash has none. */
 export function filtersOf<T extends EntityTable>({ listing, query, state }: AskedList<T>): [name: string, Match][] {
@@ -28,6 +28,7 @@ export function conditionsOf<T extends EntityTable>(db: Db, asked: AskedList<T>)
       query[name] === undefined ? [] : [sql<SqlBool>`${sql.ref(column)} < ${instant(name, query[name])}`],
     ),
     ...filtersOf(asked).map(([name, match]) => condition(name, match, query[name])),
+    ...(query.filter ? [query.filter.condition] : []),
   ];
 }
 

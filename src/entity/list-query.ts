@@ -4,6 +4,8 @@ import type { Match } from '../../db/registry/records/columns.ts';
 import { type EntityTable, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../core/caller.ts';
 import { invalid } from '../core/errors.ts';
+import type { CompiledFilter } from './filters/compiled.ts';
+import { maxLength } from './filters/parser.ts';
 import type { ListServices, RowPlace } from './row-slices.ts';
 
 type Name<T extends EntityTable> = keyof Row<T> & string;
@@ -43,6 +45,8 @@ export interface ListQuery {
   expand?: string;
   count?: string;
   fields?: string;
+  /** Never a text: one that nobody has read would select everything. */
+  filter?: CompiledFilter | undefined;
   [filter: string]: unknown;
 }
 
@@ -65,6 +69,8 @@ export interface WantedPage {
 /** What a list matches. */
 export interface Matches<K = string> {
   count: number;
+  /** Rows that had to be read one by one to see whether they match a filter. */
+  scanned?: number;
   /** Where the rows of a page are found. */
   places(wanted: WantedPage): Promise<RowPlace<K>[]>;
 }
@@ -132,6 +138,12 @@ function filterProperties<T extends EntityTable>(
   const filters = Object.fromEntries(matchesOf(listing).map(([name, match]) => [name, Type.Optional(schemaOf(match))]));
   return listing.below ? { ...filters, below: Type.Optional(belowSchema) } : filters;
 }
+
+/** A filter as a text, where a kind compiles it. */
+export const filterText = Type.String({
+  maxLength,
+  description: 'An expression: docs/filters.md.',
+});
 
 const belowSchema = Type.Boolean({
   description:

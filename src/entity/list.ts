@@ -18,6 +18,7 @@ export interface Meta {
   pageSize: number;
   sortOrder: 'asc' | 'desc';
   sortBy?: string;
+  scanned?: number;
 }
 
 export interface Page<T extends EntityTable> {
@@ -52,7 +53,8 @@ export async function list<T extends EntityTable>(
     read: (current, ids) => readRows(services, current, listing.table, state, ids),
     idOf: ({ id }) => id,
   });
-  const said = { count: matches.count, page, pageSize, sortOrder, ...(listing.saysSort && { sortBy }) };
+  const scanned = query.filter && { scanned: matches.scanned ?? 0 };
+  const said = { count: matches.count, page, pageSize, sortOrder, ...(listing.saysSort && { sortBy }), ...scanned };
   return { rows: results ? rows : undefined, meta: meta ? said : undefined };
 }
 

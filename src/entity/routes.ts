@@ -2,11 +2,11 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type TObject, type TSchema, Type } from 'typebox';
 import { Id, oneOf } from '../../db/registry/records.ts';
+import { parseDate } from '../../db/sqlite/dates.ts';
 import { invalid, PlatformError } from '../core/errors.ts';
 import { streamed } from '../http/answers/streamed-list.ts';
 import { maxNamed } from '../http/ignored-names.ts';
 import { chosenTitle } from '../http/openapi/components.ts';
-import { parseDate } from './values.ts';
 import { parseVersion } from './verbs.ts';
 
 /** An entity as the wire shows it. */
@@ -30,6 +30,7 @@ export const metaShape = Type.Object({
   pageSize: Type.Integer(),
   sortOrder: oneOf(['asc', 'desc']),
   sortBy: Type.Optional(Type.String()),
+  scanned: Type.Optional(Type.Integer({ description: 'With `filter`: how many were read one by one.' })),
   ignored: Type.Optional(
     Type.Array(Type.String(), {
       maxItems: maxNamed,

@@ -1,4 +1,5 @@
 /** Values of custom fields: checked against their type, kept as JSON next to the entity. */
+import { parseDate } from '../../db/sqlite/dates.ts';
 import { invalid } from '../core/errors.ts';
 import { degreesText, parseNumber } from '../core/formats/numbers.ts';
 import { demandWithin, type Limits } from '../core/limits/table.ts';
@@ -187,21 +188,6 @@ export function showFields(fields: readonly Field[], stored: string): Record<str
       values[key] === undefined ? null : (checks[type].check(values[key]) ?? null),
     ]),
   );
-}
-
-/** An ISO 8601 date or date-time as epoch milliseconds; without a zone it is UTC. */
-export function parseDate(value: unknown): number | undefined {
-  if (typeof value !== 'string') return undefined;
-  const match =
-    /^(\d{4})-(\d{2})-(\d{2})(?:T(\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)(Z|[+-]\d{2}(?::?\d{2})?)?)?$/.exec(value);
-  if (!match) return undefined;
-  const [, year, month, day, time = '00:00', zone = 'Z'] = match;
-  const offset = zone === 'Z' ? zone : zone.length === 3 ? `${zone}:00` : zone.replace(/(\d{2}):?(\d{2})$/, '$1:$2');
-  const [clock, fraction = ''] = time.replace(',', '.').split('.');
-  const milliseconds = Date.parse(`${year}-${month}-${day}T${clock}${fraction && `.${fraction.slice(0, 3)}`}${offset}`);
-  // Date.parse carries 30 February over into March.
-  const lastDay = new Date(Date.UTC(Number(year), Number(month), 0)).getUTCDate();
-  return Number.isNaN(milliseconds) || Number(day) > lastDay ? undefined : milliseconds;
 }
 
 /** No encoded word (RFC 2047), nothing invisible; a domain of letters, digits and hyphens, of any script. */

@@ -217,7 +217,8 @@ t.test('states are enums, bodies of points have their forms, and the document st
   t.equal(JsonPoints?.anyOf.length, 3);
   t.ok(SenmlRecord?.properties.bt && Points?.items);
   const { size } = new Blob([JSON.stringify(published)]);
-  t.ok(size < 480 * 1024, `${size} bytes: a new endpoint may raise the limit, unless it repeats a schema`);
+  // Filters are a text or an object in three bodies.
+  t.ok(size < 500 * 1024, `${size} bytes: a new endpoint may raise the limit, unless it repeats a schema`);
 });
 
 t.test('clients get types and functions with the names that people use', async (t) => {

@@ -11,7 +11,7 @@ import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import { keepHistory } from '../../registry/devices/device.ts';
 import { demandKeeping } from '../../registry/devices/possession.ts';
-import { selectionFilter } from '../../registry/devices/selection.ts';
+import { selection } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
@@ -29,7 +29,7 @@ const bodyLimit = 4 * 1024 * 1024;
 const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
-  filter: Type.Optional(selectionFilter),
+  filter: Type.Optional(selection),
   ids: Type.Optional(
     Type.Array(Type.String({ maxLength: 64 }), {
       minItems: 1,

@@ -2,7 +2,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, type PlatformError } from '../../core/errors.ts';
-import { demandSelection, type Selection, selectedDevices } from '../../registry/devices/selection.ts';
+import { type Selection, selectedDevices, selectionQuery } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows } from '../provisioning/rows.ts';
 
@@ -10,13 +10,13 @@ import { maxRows } from '../provisioning/rows.ts';
 const atOnce = 1000;
 const lookedUpAtOnce = 250;
 
-/** All devices that are selected now. @throws PlatformError as demandSelection; 400/106 for more than a job has rows. */
+/** All devices that are selected now. @throws PlatformError as selectionQuery; 400/106 for more than a job has rows. */
 export async function allSelected(ctx: FactoryContext, caller: Caller, selection: Selection): Promise<string[]> {
-  demandSelection(selection);
+  const query = await selectionQuery(ctx, caller, selection);
   const selected: string[] = [];
   for (;;) {
     const page = { after: selected.at(-1) ?? '', limit: atOnce };
-    const more = await selectedDevices(ctx, caller, selection, page);
+    const more = await selectedDevices(ctx, caller, query, page);
     selected.push(...more);
     if (selected.length > maxRows) throw tooMany(selection.fleetId === undefined ? 'filter' : 'fleetId');
     if (more.length < atOnce) return selected;

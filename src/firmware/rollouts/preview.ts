@@ -7,7 +7,7 @@ import type { Caller } from '../../core/caller.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import type { rolloutBody } from './rollout.ts';
-import { demandRollout, type RolloutServices } from './rollouts.ts';
+import { demandFilter, demandRollout, type RolloutServices } from './rollouts.ts';
 import { type Aim, countOthers, pagesOf, shareOf } from './targets.ts';
 
 /** Versions that are told one by one. */
@@ -35,13 +35,14 @@ interface Found {
   offline: number;
 }
 
-/** @throws PlatformError as demandRollout, and 429 while too many reads wait. */
+/** @throws PlatformError as demandRollout and demandFilter, and 429 while too many reads wait. */
 export async function previewRollout(
   ctx: RolloutServices & ListServices,
   caller: Caller,
   body: Static<typeof rolloutBody>,
 ): Promise<Static<typeof previewShape>> {
   const { registry, readers } = ctx;
+  await demandFilter(ctx, caller, body.target);
   const { firmware, target, stages } = await demandRollout(ctx, registry.query, caller, body);
   const { accountId, deviceTemplateId } = firmware;
   const aim: Aim = { rolloutId: '', accountId, createdById: caller.id, deviceTemplateId, target };

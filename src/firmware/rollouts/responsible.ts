@@ -17,6 +17,6 @@ export function mayGoOn(
 }
 
 /** Nothing new is offered until somebody who may resumes it. */
-export function pauseLost(tx: Tx, rollout: Rollout): Promise<Rollout> {
-  return changeRollout(tx, rollout, { state: 'paused', due: null, reason });
+export function pauseLost(tx: Tx, rollout: Rollout, why = reason): Promise<Rollout> {
+  return changeRollout(tx, rollout, { state: 'paused', due: null, reason: why });
 }

@@ -12,6 +12,7 @@ import {
   showing,
   shownProperties,
 } from '../../entity/columns.ts';
+import { filterText } from '../../entity/list-query.ts';
 import { filters, partialFilters } from '../../registry/devices/selection.ts';
 
 export type Rollout = Row<'firmwareRollouts'>;
@@ -44,11 +45,14 @@ const target = Type.Object(
       Type.Array(Type.String({ maxLength: 64 }), { minItems: 1, maxItems: maxTargets, description: 'These devices.' }),
     ),
     filter: Type.Optional(
-      Type.Object(filters, {
-        additionalProperties: false,
-        minProperties: 1,
-        description: `As in GET /devices. In ${partialFilters.join(' and ')} a * stands for any text: \`1.*\` begins with 1.`,
-      }),
+      Type.Union([
+        Type.Object(filters, {
+          additionalProperties: false,
+          minProperties: 1,
+          description: `As in GET /devices. In ${partialFilters.join(' and ')} a * stands for any text: \`1.*\` begins with 1.`,
+        }),
+        filterText,
+      ]),
     ),
     organizationId: Type.Optional(Type.String({ description: 'Its devices, and those below it.' })),
   },
@@ -104,7 +108,7 @@ export const rolloutShape = Type.Object({
     deviceCount: Type.Optional(
       Type.Integer({ description: 'In lists and events, and when it is read: instead of deviceIds.' }),
     ),
-    filter: Type.Optional(Type.Record(Type.String(), Type.Unknown())),
+    filter: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.String()])),
     organizationId: Type.Optional(Type.String()),
     revertOf: Type.Optional(Type.String({ description: 'The rollout whose devices go back to their former package.' })),
   }),

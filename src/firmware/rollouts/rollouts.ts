@@ -7,6 +7,7 @@ import type { Db, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import { firmwareRolloutColumns } from '../../../db/registry/records/downlink.ts';
 import type { Row } from '../../../db/registry/records.ts';
+import { parseDate } from '../../../db/sqlite/dates.ts';
 import type { Caller } from '../../core/caller.ts';
 import { timestamp } from '../../core/clock.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
@@ -14,9 +15,9 @@ import { demandWithin } from '../../core/limits/table.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import { readNew } from '../../entity/columns.ts';
 import { demandBelow } from '../../entity/list-query.ts';
-import { parseDate } from '../../entity/values.ts';
 import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import type { Audit } from '../../operations/audit/index.ts';
+import { compileDeviceFilter, type FilterServices } from '../../registry/devices/filter.ts';
 import type { DownlinkContext } from '../context.ts';
 import { changeRollout, openDevices, settleRollout, supersede } from './deliveries.ts';
 import {
@@ -32,7 +33,7 @@ import { foreignDevices } from './targets.ts';
 
 export type RolloutServices = Pick<
   DownlinkContext,
-  'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'registry'
+  'access' | 'ages' | 'audit' | 'clock' | 'config' | 'firmwareEngine' | 'readers' | 'registry'
 >;
 
 /** Seconds from one stage to the next where nothing is said. */
@@ -90,10 +91,16 @@ export async function demandRoom(
   demandWithin(limits, 'firmwareRollouts', Number(count) + 1 - ending, 'accountId');
 }
 
-/** Makes a rollout. @throws as demandRollout. */
+/** @throws PlatformError 400/106 for a filter of the target that is none. */
+export async function demandFilter(ctx: FilterServices, caller: Caller, { filter }: Target): Promise<void> {
+  if (typeof filter === 'string') await compileDeviceFilter(ctx, caller, filter);
+}
+
+/** Makes a rollout. @throws as demandRollout and demandFilter. */
 export async function createRollout(ctx: RolloutServices, caller: Caller, body: Body, path?: string): Promise<Rollout> {
   const { registry } = ctx;
   const { accountId } = caller;
+  await demandFilter(ctx, caller, body.target);
   const isLong = (body.target.deviceIds?.length ?? 0) > targetsAtOnce;
   const row = await writeAs(isLong ? inThread(registry) : ctx, caller, undefined, async (tx) => {
     const { firmware, target, stages, startAt } = await demandRollout(ctx, tx, caller, body, path);
@@ -135,11 +142,13 @@ export function insertRollout(
 function readTarget(target: Target): Target {
   const named = Object.entries(target).filter(([, value]) => value !== undefined);
   if (named.length !== 1) throw invalid('target', 'must have one of deviceIds, filter and organizationId');
+  const { filter } = target;
+  if (typeof filter === 'string') return target;
   // A shell variable that is not set must not select everything.
-  for (const [name, value] of Object.entries(target.filter ?? {}))
+  for (const [name, value] of Object.entries(filter ?? {}))
     if (typeof value === 'string' && value.replaceAll('*', '').trim() === '')
       throw invalid(`target.filter.${name}`, 'must not be empty');
-  demandBelow(target.filter ?? {}, 'target.filter.below');
+  demandBelow(filter ?? {}, 'target.filter.below');
   return target;
 }
 
@@ -166,7 +175,7 @@ async function demandTarget(tx: Db, firmware: Row<'firmwarePackages'>, { deviceI
   const { accountId, deviceTemplateId } = firmware;
   if (organizationId !== undefined && !(await findLive(tx, 'organizations', accountId, organizationId)))
     throw unknownReference('target.organizationId');
-  const asked = (filter as Record<string, unknown> | undefined)?.deviceTemplateId;
+  const asked = typeof filter === 'string' ? undefined : filter?.deviceTemplateId;
   if (asked !== undefined && asked !== deviceTemplateId) throw otherTemplate('target.filter.deviceTemplateId');
   const foreign = deviceIds ? await foreignDevices(tx, { accountId, deviceTemplateId }, deviceIds) : [];
   if (foreign.length > 0) throw otherTemplate('target.deviceIds', ` Among them: ${foreign.join(', ')}.`);

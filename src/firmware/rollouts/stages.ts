@@ -4,6 +4,7 @@ import type { Registry, Tx } from '../../../db/registry/index.ts';
 import { insertMany } from '../../../db/registry/many.ts';
 import type { Access } from '../../core/access.ts';
 import { type Clock, timestamp } from '../../core/clock.ts';
+import { PlatformError } from '../../core/errors.ts';
 import type { Readers } from '../../core/threads/readers.ts';
 import {
   changeRollout,
@@ -30,8 +31,25 @@ export interface Step {
   superseded: string[];
 }
 
-/** Begins what is due of a rollout, or takes up the next devices of its stage: a few hundred at a time. */
+/**
+ * Begins what is due of a rollout, or takes up the next devices of its stage: a few hundred at a time. One whose filter names what is gone
+ * is paused: nobody can say any more which devices are meant.
+ */
 export async function advance(services: Services, rollout: Rollout): Promise<Step> {
+  try {
+    return await goOn(services, rollout);
+  } catch (error) {
+    if (!(error instanceof PlatformError) || error.kind !== 'invalid') throw error;
+    const why = `The filter of the target no longer works. ${error.details[0]?.message ?? ''}`;
+    const paused = await services.registry.transaction(async (tx) => {
+      const current = await stillRunning(tx, rollout);
+      return current ? [await pauseLost(tx, current, why)] : [];
+    });
+    return { rollouts: paused, arisen: [], superseded: [] };
+  }
+}
+
+async function goOn(services: Services, rollout: Rollout): Promise<Step> {
   const { registry, clock, access } = services;
   if (!mayGoOn(access, rollout)) {
     const paused = await registry.transaction(async (tx) => {

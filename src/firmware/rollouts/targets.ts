@@ -1,7 +1,7 @@
 /** The devices of a rollout, page by page, and which of them belong to a stage. */
 import { hash } from 'node:crypto';
 import { sql } from 'kysely';
-import type { Db, Registry } from '../../../db/registry/index.ts';
+import type { Db } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import type { Caller } from '../../core/caller.ts';
@@ -9,11 +9,11 @@ import { PlatformError } from '../../core/errors.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import { defaultRoles } from '../../core/rights.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
-import type { Readers } from '../../core/threads/readers.ts';
 import { list } from '../../entity/list.ts';
 import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
+import { compileDeviceFilter, type FilterServices } from '../../registry/devices/filter.ts';
 import { partialFilters, selectedDevices } from '../../registry/devices/selection.ts';
 import { packageOf } from './deliveries.ts';
 import { returning } from './returning.ts';
@@ -26,7 +26,7 @@ const walkSize = 500;
 const wholeRange = 0xffffffff;
 
 /** What targets are read with. */
-export type TargetReads = { registry: Pick<Registry, 'query'>; readers: Readers };
+export type TargetReads = FilterServices;
 
 /** The tools to look up a target. */
 export interface Aim {
@@ -78,38 +78,36 @@ interface Cut {
   limit: number;
 }
 
-function listed(reads: TargetReads, aim: Aim, cut: Cut): Promise<string[]> {
-  const { caller, query } = asked(aim);
-  return selectedDevices(reads, caller, { filter: query }, cut);
+async function listed(reads: TargetReads, aim: Aim, cut: Cut): Promise<string[]> {
+  return selectedDevices(reads, callerOf(aim), await queryOf(reads, aim), cut);
 }
 
 /** On a thread: most devices of the former rollout may be none of them. */
 async function returningDevices({ registry, readers }: TargetReads, aim: Aim, rolloutId: string, cut: Cut) {
   const query = sql<{ deviceId: string }>`select "deviceId" from ${returning(rolloutId, cut.after)}
     where "firmwarePackageId" is not null order by "deviceId" limit ${cut.limit}`;
-  const rows = await readers.read(laneOf(asked(aim).caller), query.compile(registry.query));
+  const rows = await readers.read(laneOf(callerOf(aim)), query.compile(registry.query));
   return rows.map(({ deviceId }) => deviceId);
 }
 
-/** The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain. */
-function asked({ accountId, createdById, deviceTemplateId, target }: Aim): { caller: Caller; query: ListQuery } {
-  const { organizationId } = target;
-  const caller: Caller = { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
-  const filter = Object.fromEntries(
-    Object.entries(target.filter ?? {}).map(([name, value]) => [
-      name,
-      isPattern(name, value) ? literalOf(value) : value,
-    ]),
-  );
+/** A target is read as the account reads it. */
+function callerOf({ accountId, createdById }: Aim): Caller {
+  return { kind: 'admin', id: createdById, accountId, role: defaultRoles.account };
+}
+
+/**
+ * The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain.
+ * @throws PlatformError 400/106 for a filter that names what is gone.
+ */
+async function queryOf(reads: TargetReads, aim: Aim): Promise<ListQuery> {
+  const { accountId, deviceTemplateId, target } = aim;
+  const { filter = {}, organizationId } = target;
   const place = organizationId ? { organizationId, below: true } : {};
-  const query: ListQuery = {
-    ...filter,
-    ...place,
-    ...(deviceTemplateId !== undefined && { deviceTemplateId }),
-    accountId,
-  };
-  for (const [name, value] of Object.entries(filter)) if (value === '') delete query[name];
-  return { caller, query };
+  const wanted = { ...place, ...(deviceTemplateId !== undefined && { deviceTemplateId }), accountId };
+  if (typeof filter === 'string') return { ...wanted, filter: await compileDeviceFilter(reads, callerOf(aim), filter) };
+  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
+  const texts = given.map(([name, value]) => [name, isPattern(name, value) ? literalOf(value) : value]);
+  return { ...Object.fromEntries(texts.filter(([, value]) => value !== '')), ...wanted };
 }
 
 /** Devices that are named one by one: by the target itself, or by the rows of its rollout. */
@@ -126,7 +124,7 @@ async function named(db: Db, { rolloutId, accountId, deviceTemplateId, target }:
 
 /** A list finds what contains the longest text of a pattern; the whole pattern decides. */
 async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[]> {
-  const patterns = Object.entries(target.filter ?? {}).filter(([name, value]) => isPattern(name, value));
+  const patterns = filtersOf(target).filter(([name, value]) => isPattern(name, value));
   if (patterns.length === 0 || ids.length === 0) return ids;
   const rows = await db
     .selectFrom('devices')
@@ -137,6 +135,11 @@ async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[
   const isMeant = (row: (typeof rows)[number]) =>
     patterns.every(([name, pattern]) => isLike(String(pattern), row[name as 'serialNumber' | 'firmwareVersion'] ?? ''));
   return rows.filter(isMeant).map(({ id }) => id);
+}
+
+/** The filters of a target that is no expression. */
+function filtersOf({ filter = {} }: StoredTarget): [name: string, value: unknown][] {
+  return typeof filter === 'string' ? [] : Object.entries(filter);
 }
 
 function isPattern(name: string, value: unknown): value is string {
@@ -164,6 +167,8 @@ function isLike(pattern: string, value: string): boolean {
   return text.length - at >= last.length && text.endsWith(last);
 }
 
+type Reads = TargetReads & ListServices;
+
 /** Devices that are counted at most, and pages that are looked through for them. */
 const maxCounted = 1000;
 const maxPages = 6;
@@ -179,11 +184,7 @@ export interface Matched {
  * What the target of a new rollout matches now: a filter may match nothing, and misses devices that never told their
  * version. Undefined while too many reads wait.
  */
-export async function matchedBy(
-  reads: ListServices,
-  rollout: Rollout,
-  { deviceIds }: Target,
-): Promise<Matched | undefined> {
+export async function matchedBy(reads: Reads, rollout: Rollout, { deviceIds }: Target): Promise<Matched | undefined> {
   try {
     const aim = aimOf(rollout, (await packageOf(reads.registry.query, { rolloutId: rollout.id })).deviceTemplateId);
     // Those that are named have been looked up one by one.
@@ -221,8 +222,8 @@ async function countMatched(reads: TargetReads, aim: Aim): Promise<number | unde
 }
 
 /** Devices that have no version and all else that a filter asks for; undefined where the filter does not ask for a version. */
-async function countWithoutVersion(reads: ListServices, aim: Aim): Promise<number | undefined> {
-  const { firmwareVersion, ...others } = aim.target.filter ?? {};
+async function countWithoutVersion(reads: Reads, aim: Aim): Promise<number | undefined> {
+  const { firmwareVersion, ...others } = Object.fromEntries(filtersOf(aim.target));
   const rest = { ...aim, target: { filter: others } };
   if (firmwareVersion === undefined || hasPattern(rest)) return undefined;
   // Every version contains the empty text.
@@ -230,20 +231,20 @@ async function countWithoutVersion(reads: ListServices, aim: Aim): Promise<numbe
 }
 
 function hasPattern({ target }: Aim): boolean {
-  return Object.entries(target.filter ?? {}).some(([name, value]) => isPattern(name, value));
+  return filtersOf(target).some(([name, value]) => isPattern(name, value));
 }
 
 /** How many devices a filter without a pattern, or an organization, stands for; `more` are filters as a list takes them. */
-async function countListed(reads: ListServices, aim: Aim, more: Partial<ListQuery> = {}): Promise<number> {
-  const { caller, query } = asked(aim);
-  return (await list(reads, caller, deviceListing, { ...query, ...more, results: false })).meta?.count ?? 0;
+async function countListed(reads: Reads, aim: Aim, more: { firmwareVersion?: string } = {}): Promise<number> {
+  const query = { ...(await queryOf(reads, aim)), ...more, results: false };
+  return (await list(reads, callerOf(aim), deviceListing, query)).meta?.count ?? 0;
 }
 
 /** How many devices of other templates a target stands for, of which its rollout takes `taken`. */
-export async function countOthers(reads: ListServices, aim: Aim, taken: number): Promise<number> {
-  const { deviceIds: ids, filter } = aim.target;
+export async function countOthers(reads: Reads, aim: Aim, taken: number): Promise<number> {
+  const { deviceIds: ids } = aim.target;
   // These name devices of the template alone.
-  if (ids || filter?.deviceTemplateId !== undefined) return 0;
+  if (ids || filtersOf(aim.target).some(([name]) => name === 'deviceTemplateId')) return 0;
   const any = { ...aim, deviceTemplateId: undefined };
   if (!hasPattern(any)) return Math.max(0, (await countListed(reads, any)) - taken);
   let count = 0;

@@ -10,11 +10,11 @@ import {
 } from '../../../db/messages/logs/search.ts';
 import { wordsOf } from '../../../db/messages/logs/terms.ts';
 import { type LogQuestion, type Severity, severities, timeLimit } from '../../../db/messages/store.ts';
+import { parseDate } from '../../../db/sqlite/dates.ts';
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { invalid } from '../../core/errors.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import type { Scheduler } from '../../core/scheduler/scheduler.ts';
-import { parseDate } from '../../entity/values.ts';
 import { type Items, sendItems, streamed } from '../../http/answers/streamed-list.ts';
 import type { App } from '../../http/app.ts';
 import type { MessagesContext } from '../context.ts';

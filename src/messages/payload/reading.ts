@@ -1,6 +1,6 @@
 /** The ground of every payload form: text, times, and the limits of a point. */
 import type { Point } from '../../../db/messages/store.ts';
-import { parseDate } from '../../entity/values.ts';
+import { parseDate } from '../../../db/sqlite/dates.ts';
 
 /** The points of a payload, or why it holds none. */
 export type Reading = { points: Point[] } | { reason: string };

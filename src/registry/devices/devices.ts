@@ -18,6 +18,7 @@ import { organizationShape, readableOrganizations, showOrganization } from '../o
 import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.ts';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.ts';
+import { compileDeviceFilter } from './filter.ts';
 import { askedPlace, demandNew, reserve } from './station-limits.ts';
 import { readValueNames, valuesOf, valuesQuery } from './values.ts';
 
@@ -68,7 +69,7 @@ export function deviceRoutes(app: App, ctx: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
-    list: { narrow },
+    list: { narrow, compile: (caller, filter) => compileDeviceFilter(ctx, caller, filter) },
     trash: {
       errors: ['unknownReference'],
       recover: (caller, before, version) => recoverOne(ctx, caller, before, version),
@@ -119,6 +120,7 @@ async function remove(ctx: RegistryContext, caller: Caller, { id }: Row<'devices
 }
 
 function narrow(caller: Caller, query: ListQuery) {
+  if (caller.kind === 'station' && query.filter) throw invalid('filter', 'is not for stations');
   if (caller.kind === 'station' && typeof query.serialNumber !== 'string')
     throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
   const { serialNumber } = query;

@@ -2,8 +2,9 @@
 import { Type } from 'typebox';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, unknownReference } from '../../core/errors.ts';
-import { bodyFilters, demandBelow, type ListQuery, type SearchServices } from '../../entity/list-query.ts';
+import { bodyFilters, demandBelow, filterText, type ListQuery, type SearchServices } from '../../entity/list-query.ts';
 import { deviceListing } from './device.ts';
+import { compileDeviceFilter, type FilterServices } from './filter.ts';
 import { deviceIds } from './search.ts';
 
 export const { filters, partial: partialFilters } = bodyFilters(deviceListing);
@@ -15,28 +16,40 @@ export const selectionFilter = Type.Object(filters, {
   description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partialFilters.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
 });
 
-/** What selects devices: one of the two. */
+/** The same, or a text. */
+export const selection = Type.Union([selectionFilter, filterText]);
+
+/** What selects devices: one of the two. A text is an expression, as in GET /devices. */
 export interface Selection {
-  filter?: Readonly<Record<string, unknown>> | undefined;
+  filter?: Readonly<Record<string, unknown>> | string | undefined;
   fleetId?: string | undefined;
 }
 
-/** @throws PlatformError 400/106 for a filter that must not select everything; 400/102 for an unknown fleet. */
-export function demandSelection({ filter = {}, fleetId }: Selection): void {
+/**
+ * What selects them as the query of a list, which has read the text. @throws PlatformError 400/106 for a filter that is none, or that must
+ * not select everything; 400/102 for an unknown fleet; 429 while too many reads wait.
+ */
+export async function selectionQuery(
+  services: FilterServices,
+  caller: Caller,
+  { filter = {}, fleetId }: Selection,
+): Promise<ListQuery> {
+  const { accountId } = caller;
   if (fleetId !== undefined) throw unknownReference('fleetId');
+  if (typeof filter === 'string') return { accountId, filter: await compileDeviceFilter(services, caller, filter) };
   // A shell variable that is not set must not select everything.
   for (const [name, value] of Object.entries(filter))
     if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
   demandBelow(filter, 'filter.below');
+  return { ...filter, accountId, filter: undefined };
 }
 
 /** The ids of the devices in the caller's reach that are selected now, from after the id `after`, in the order of ids: at most `limit`. */
 export function selectedDevices(
   services: SearchServices,
   caller: Caller,
-  { filter }: Selection,
+  query: ListQuery,
   cut: { after: string; limit: number },
 ): Promise<string[]> {
-  const query = { ...filter, accountId: caller.accountId } as ListQuery;
   return deviceIds(services, { caller, listing: deviceListing, query, state: 'live' }, cut);
 }

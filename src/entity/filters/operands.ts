@@ -1,0 +1,121 @@
+/** What attributes are compared as: conditions of SQL on a value of each type. None of them is true of a missing value. */
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
+import { folded } from '../../../db/registry/text.ts';
+import { instantOf, parseDate } from '../../../db/sqlite/dates.ts';
+import { fold } from '../../../db/sqlite/fold.ts';
+import { versionKey } from '../../../db/sqlite/versions.ts';
+import { parseNumber } from '../../core/formats/numbers.ts';
+import { type Literal, type Operator, operators } from './parser.ts';
+
+export type Condition = Expression<SqlBool>;
+/** `ne` is `not` of `eq`, and null is what is not present. */
+export type Comparison = Exclude<Operator, 'ne'>;
+export type Given = Exclude<Literal, null>;
+
+export interface Operand {
+  /** What it is compared with, for people. */
+  takes: string;
+  operators: readonly Operator[];
+  /** Undefined for a value of another type. */
+  compare(operator: Comparison, value: Given): Condition | undefined;
+  /** Undefined where a filter cannot ask it. */
+  present?: Condition;
+}
+
+const ordered = operators.filter((one) => !['co', 'sw', 'ew'].includes(one));
+const signs: Partial<Record<Comparison, RawBuilder<unknown>>> = {
+  eq: sql`=`,
+  gt: sql`>`,
+  ge: sql`>=`,
+  lt: sql`<`,
+  le: sql`<=`,
+};
+const never = sql<SqlBool>`0`;
+
+/** Without letter case, in the order of code points. `form` is the value as `fold` has it. */
+export function textOperand(value: RawBuilder<unknown>, form = folded(value)): Operand {
+  return {
+    takes: 'a text in double quotes',
+    operators,
+    compare: (operator, given) => (typeof given === 'string' ? compareText(operator, form, given) : undefined),
+    present: sql`${value} <> ''`,
+  };
+}
+
+function compareText(operator: Comparison, value: RawBuilder<string>, given: string): Condition | undefined {
+  const text = fold(given);
+  const { length } = [...text];
+  const sign = signs[operator];
+  if (sign) return sql`${value} ${sign} ${text}`;
+  // Every text contains the empty one: a variable that is not set must not select everything.
+  if (length === 0) return undefined;
+  if (operator === 'co') return sql`instr(${value}, ${text}) > 0`;
+  return operator === 'sw'
+    ? sql`substr(${value}, 1, ${length}) = ${text}`
+    : sql`substr(${value}, -${length}) = ${text}`;
+}
+
+/** Ordered by precedence. A text that is no version is equal to the same text, and neither before nor after anything. */
+export function versionOperand(value: RawBuilder<unknown>, form = folded(value)): Operand {
+  const text = textOperand(value, form);
+  return {
+    ...text,
+    takes: 'a version in double quotes, such as "1.10.0"',
+    compare: (operator, given) => {
+      const sign = signs[operator];
+      if (typeof given !== 'string' || !sign) return text.compare(operator, given);
+      const key = versionKey(given);
+      if (key !== null) return sql`version(${value}) ${sign} ${key}`;
+      return operator === 'eq' ? text.compare(operator, given) : never;
+    },
+  };
+}
+
+export function numberOperand(value: RawBuilder<unknown>): Operand {
+  return {
+    takes: 'a number',
+    operators: ordered,
+    compare: (operator, given) =>
+      typeof given === 'number' && Number.isFinite(given) ? sql`${value} ${signs[operator]} ${given}` : undefined,
+    present: sql`${value} is not null`,
+  };
+}
+
+/** Degrees, which are kept as text. */
+export function degreesOperand(value: RawBuilder<unknown>): Operand {
+  const number = numberOperand(sql`cast(${value} as real)`);
+  const read = (given: Given) => (typeof given === 'boolean' ? given : (parseNumber(given) ?? false));
+  return { ...number, compare: (operator, given) => number.compare(operator, read(given)) };
+}
+
+/** Dates as instantOf has them, compared with dates or with what is so long after `now`, in milliseconds since 1970. */
+export function dateOperand(value: RawBuilder<unknown>, now: number): Operand {
+  return {
+    takes: 'an ISO 8601 date, or a duration from now, such as "-PT1H"; years and months are not durations',
+    operators: ordered,
+    compare: (operator, given) => {
+      const instant = instantOf(parseDate(given) ?? after(now, given));
+      return instant === null ? undefined : sql`${value} ${signs[operator]} ${instant}`;
+    },
+    present: sql`${value} is not null`,
+  };
+}
+
+export function flagOperand(value: RawBuilder<unknown>): Operand {
+  return {
+    takes: 'true or false',
+    operators: ['eq', 'ne'],
+    compare: (_, given) => (typeof given === 'boolean' ? sql`${value} = ${given ? 1 : 0}` : undefined),
+    present: sql`${value} is not null`,
+  };
+}
+
+const duration = /^(-?)P(?=\d|T\d)(?:(\d+)W)?(?:(\d+)D)?(?:T(?=\d)(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$/;
+const seconds = [7 * 86_400, 86_400, 3600, 60, 1];
+
+function after(now: number, given: Given): number | undefined {
+  const [whole, sign, ...parts] = duration.exec(String(given)) ?? [];
+  if (whole === undefined) return undefined;
+  const length = parts.reduce((sum, part, at) => sum + Number(part ?? 0) * (seconds[at] ?? 0), 0) * 1000;
+  return Math.round(sign === '-' ? now - length : now + length);
+}
