@@ -76,6 +76,7 @@ function Target({ of: { organizationId, filter, revertOf, deviceCount = 0 } }: {
         <NameOf kind="organization" id={organizationId} /> {words.below}
       </>
     );
+  if (typeof filter === 'string') return <code>{filter}</code>;
   const { deviceTemplateId, ...others } = filter ?? {};
   if (!filter) return <>{texts.counts.devices(deviceCount)}</>;
   return (
