@@ -3,7 +3,9 @@ import { deepStrictEqual } from 'node:assert';
 import fc from 'fast-check';
 import { fold } from '../../db/sqlite/fold.ts';
 import { newId } from '../../src/core/ids.ts';
+import { claim, newGroup } from '../enrollment/devices.ts';
 import { publish, rollOut, rolloutUntil } from '../firmware/fleet.ts';
+import { makeCertificate } from '../support/certificates.ts';
 import { notePresence, storeMore } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.ts';
@@ -435,6 +437,36 @@ t.test('what people see of a device begins with their possession of it, in filte
   t.same(await found('lastConnected gt "PT30M"', {}, token), ['owned-1']);
 });
 
+t.test('certificates, updates and groups of devices are attributes, of the newest and of what is there', async (t) => {
+  const group = await newGroup(service);
+  const enrolled = (await claim(service, group, { serialNumber: 'noted-1' })).body.device;
+  await make('/devices', 'device', { serialNumber: 'noted-2', deviceTemplateId: group.deviceTemplateId });
+  const those = (filter: string) => found(`deviceTemplateId eq "${group.deviceTemplateId}" and ${filter}`);
+  const both = ['noted-1', 'noted-2'];
+  t.same(await those(`enrollmentGroupId eq "${group.id.toUpperCase()}"`), ['noted-1']);
+  t.same(await those('not (enrollmentGroupId pr)'), ['noted-2']);
+
+  for (const attribute of ['certificate.expires', 'firmware.state'])
+    t.same(await those(`${attribute} eq null`), both, attribute);
+  for (const days of [30, 10]) {
+    const { cert: certificate } = await makeCertificate({ from: now - hour, to: now + days * 24 * hour });
+    await make('/access/mqtt-certificates', 'mqttCertificate', {
+      ...{ entityId: enrolled.id, entityType: 'device', certificate },
+    });
+  }
+  t.same(await those('certificate.expires gt "P29D" and certificate.expires lt "P31D"'), ['noted-1'], 'the latest');
+  t.same(await those('certificate.expires lt "P20D"'), []);
+
+  const firmware = await publish(service, group.deviceTemplateId, '2.0');
+  const made = await rollOut(service, firmware, { target: { deviceIds: [enrolled.id] } });
+  await rolloutUntil(service, made.id, ({ counts }) => counts.pending === 1);
+  t.same(await those('firmware.state eq "pending"'), ['noted-1']);
+  await service.ok('POST', `/api/v1/firmware/rollouts/${made.id}/cancel` as '/api/v1/logout');
+  await rolloutUntil(service, made.id, ({ counts }) => counts.cancelled === 1);
+  t.same(await those('firmware.state eq "cancelled"'), ['noted-1']);
+  t.same(await those('firmware.state ne "pending"'), both);
+});
+
 t.test('jobs, bulk commands and rollouts take the same text, and none of them a wrong one', async (t) => {
   const { accountId } = service;
   const template = await deviceTemplate();
@@ -477,7 +509,7 @@ t.test('a rollout goes to those that its filter means, and is paused when nobody
     });
   body.target.filter = 'fields.hall ge 2';
   const { preview } = await service.ok('POST', '/api/v1/firmware/rollouts/preview', { body });
-  t.match(preview, { devices: 2, refused: [] });
+  t.match(preview, { devices: 2, refused: { length: 0 } });
   const made = await rollOut(service, firmware, { target: body.target });
   t.match(made, { target: body.target, matched: { devices: 2 } });
   const begun = await rolloutUntil(service, made.id, ({ counts }) => counts.pending === 2);

@@ -192,7 +192,7 @@ async function streamFrom(t: Test, service: Service): Promise<string> {
   return events.lastId;
 }
 
-/** What is sent again to who comes back to a stream. It comes in pieces; an id without a message is at its end. */
+/** What a stream sends again to somebody who comes back. It comes in pieces and ends with an id without a message. */
 async function missed(t: Test, service: Service, after: string, token: string): Promise<string> {
   const events = await openStream(t, service, '#', { token, after });
   const sent = await until(

@@ -52,7 +52,7 @@ export function secondFactors(current: () => Service) {
 
   const codeAt = (secret: string, now = time.now) =>
     new TOTP({ secret: Secret.fromBase32(secret) }).generate({ timestamp: now });
-  /** A code that is none of now, nor of the steps beside it: those count, too. */
+  /** A code that is wrong now and two steps before and after: codes of the steps beside are taken, too. */
   const wrongCode = (secret: string) => {
     const near = [-2, -1, 0, 1, 2].map((away) => codeAt(secret, time.now + away * step));
     return ['000000', '111111', '222222', '333333', '444444', '555555'].find((code) => !near.includes(code)) ?? '';

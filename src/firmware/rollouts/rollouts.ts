@@ -91,7 +91,7 @@ export async function demandRoom(
   demandWithin(limits, 'firmwareRollouts', Number(count) + 1 - ending, 'accountId');
 }
 
-/** @throws PlatformError 400/106 for a filter of the target that is none. */
+/** @throws PlatformError 400/106 for a text in `target.filter` that is not a filter. */
 export async function demandFilter(ctx: FilterServices, caller: Caller, { filter }: Target): Promise<void> {
   if (typeof filter === 'string') await compileDeviceFilter(ctx, caller, filter);
 }

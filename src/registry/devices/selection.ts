@@ -26,8 +26,8 @@ export interface Selection {
 }
 
 /**
- * What selects them as the query of a list, which has read the text. @throws PlatformError 400/106 for a filter that is none, or that must
- * not select everything; 400/102 for an unknown fleet; 429 while too many reads wait.
+ * A selection as the query of a list, with its text compiled. @throws PlatformError 400/106 for a text that is not a filter, and for an
+ * empty value, which would select everything; 400/102 for an unknown fleet; 429 while too many reads wait.
  */
 export async function selectionQuery(
   services: FilterServices,
