@@ -315,10 +315,11 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   now += minute;
   const rows = [1, 2, 3, 4].map((n) => ({ serialNumber: `job ${n}` }));
   await provision(own, rows);
+  const clients = [];
   for (const one of [{ device, secret }, other]) {
     const client = await own.connect({ deviceId: one.device.id, secret: one.secret });
     await client.publishAsync(own.topic(one.device.id, 'nowhere'), 'x', { qos: 1 });
-    await client.endAsync();
+    clients.push(client);
   }
   await own.ok('GET', `/api/v1/devices/${device.id}/refusals`);
 
@@ -354,6 +355,10 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   t.same(theirs.byFirmware, [{ value: '2.0.0', count: 1 }]);
   t.match(theirs.refusals, { lastDay: 1 });
   for (const name of ['messages', 'history']) t.notOk(name in theirs, name);
+  for (const client of clients) await client.endAsync();
+  const needsAttention = async () => (await read(own, '', token)).attention;
+  await until(async () => (await needsAttention()).length > 0);
+  t.match(await needsAttention(), { 0: { kind: 'devicesOffline', count: 1 }, length: 1 });
   t.match(await own.http('GET', `/api/v1/refusals?accountId=${own.accountId}`, { token }), { status: 403 });
   t.match(await own.http('GET', `/api/v1/overview?accountId=${service.accountId}`), { status: 404 });
 });
