@@ -42,14 +42,16 @@ async function fleet(of: Service, count: number, more: object = {}) {
 async function play(of: Service, { id, secret }: Unit, answering: Answering) {
   const client = await of.connect({ deviceId: id, secret });
   const got: Got[] = [];
+  const replies = of.topic(id, '_commands/replies');
   const reply = (to: string, said: object) =>
-    client.publishAsync(of.topic(id, '_commands/replies'), JSON.stringify({ id: to, ...said }), { qos: 1 });
+    client.publishAsync(replies, JSON.stringify({ id: to, ...said }), { qos: 1 });
   client.on('message', (topic, payload) => {
     if (!topic.endsWith('/_commands')) return;
     const command = JSON.parse(payload.toString()) as Got;
     got.push(command);
     const said = answering(command);
-    if (said) void reply(command.id, said);
+    // No promise: the job may end, and the test with it, before the PUBACK is here.
+    if (said) client.publish(replies, JSON.stringify({ id: command.id, ...said }), { qos: 1 });
   });
   await client.subscribeAsync(of.topic(id, '_commands'), { qos: 1 });
   return Object.assign(client, { got, reply }) as MqttClient & { got: Got[]; reply: typeof reply };
