@@ -14,7 +14,8 @@ export interface Finding {
     | 'wal'
     | 'schema'
     | 'integrity'
-    | 'firmware';
+    | 'firmware'
+    | 'enrollment';
   level: Level;
   message: string;
 }

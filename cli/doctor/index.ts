@@ -10,6 +10,7 @@ import { describeMissing } from '../../src/process/used-directory.ts';
 import { lookAtClock } from './clock.ts';
 import { lookAtConfiguration } from './configuration.ts';
 import { lookAtDisk } from './disk.ts';
+import { lookAtEnrollments } from './enrollments.ts';
 import { lookAtFirmware, lookAtIntegrity, lookAtLogs, lookAtModes, lookAtSchema } from './files.ts';
 import { type Finding, findings } from './finding.ts';
 import { lookAtPorts, lookAtServer } from './server.ts';
@@ -79,6 +80,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     ...(await looked('clock', () => lookAtClock(dataDir, now))),
     ...(await looked('disk', () => lookAtDisk(own, now))),
     ...(await looked('firmware', () => (costly.includes('integrity') ? lookAtFirmware(dataDir) : []))),
+    ...(await looked('enrollment', () => (costly.includes('integrity') ? lookAtEnrollments(dataDir) : []))),
     ...(await filesOf(dataDir, costly)),
   ];
 }

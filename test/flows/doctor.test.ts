@@ -12,6 +12,7 @@ import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { readConfig } from '../../src/core/config.ts';
+import { claim, newGroup } from '../enrollment/devices.ts';
 import { Extension, makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
@@ -54,7 +55,20 @@ t.test('a service that is well is found well, while it runs', async (t) => {
   t.equal(well.result, 'ok');
   t.same(
     [...new Set(well.found.map(({ check }) => check))].sort(),
-    ['clock', 'configuration', 'disk', 'files', 'firmware', 'integrity', 'ports', 'schema', 'server', 'tls', 'wal'],
+    [
+      'clock',
+      'configuration',
+      'disk',
+      'enrollment',
+      'files',
+      'firmware',
+      'integrity',
+      'ports',
+      'schema',
+      'server',
+      'tls',
+      'wal',
+    ],
     'everything was looked at',
   );
   t.match(well.found.find(({ check }) => check === 'server')?.message, /answers within \d+ ms/);
@@ -211,3 +225,35 @@ t.test('a clock that is behind what was written last is found', async (t) => {
 });
 
 t.end();
+
+t.test('devices that have one serial number of a group since its ends are trimmed are named', async (t) => {
+  const directory = temporaryDirectory(t);
+  const env = { SLIPWAY_DATA_DIR: directory };
+  const before = await startService(t, { directory });
+  const group = await newGroup(before);
+  const ids: string[] = [];
+  for (const serialNumber of ['SN-1', 'SN-2', 'SN-3', 'SN-4'])
+    ids.push((await claim(before, group, { serialNumber })).body.device.id);
+  const [first, second, third, alone] = ids as [string, string, string, string];
+  t.same(wrong((await doctor(env)).found, 'enrollment'), []);
+  await before.close();
+  // As the step that trims leaves rows of before.
+  const registry = openSqlite(join(directory, 'registry.db'));
+  const keep = registry.prepare('UPDATE "enrollments" SET "serialNumber" = ? WHERE "deviceId" = ?');
+  keep.run('SN-1\r', second);
+  keep.run('\ufeffSN-1', third);
+  keep.run('SN-4 ', alone);
+  registry.close();
+
+  const service = await startService(t, { directory });
+  const enrolled = async () => (await claim(service, group, { serialNumber: 'SN-1\r' })).body.device.id;
+  t.equal(await enrolled(), first, 'the second is not found');
+  const named = async () => wrong((await doctor(env)).found, 'enrollment').sort();
+  const pair = (id: string) =>
+    `warning Devices ${first} and ${id} both have serial number "SN-1" in enrollment group ${group.id}, and only ${first} can enroll with it. If they are two units, give that of ${id} another serial number. Delete ${id} when its unit has enrolled again, or if it has none.`;
+  const single = `warning Device ${alone} has serial number "SN-4" in enrollment group ${group.id}, but would enroll as a new device. Delete ${alone} when its unit has enrolled again, or if it has none.`;
+  t.same(await named(), [single, ...[second, third].map(pair)].sort());
+  const { device } = await service.ok('GET', `/api/v1/devices/${second}`);
+  await service.ok('DELETE', `/api/v1/devices/${second}`, { headers: { etag: device.version } });
+  t.same(await named(), [single, pair(third)].sort(), 'what is done is no longer named');
+});
