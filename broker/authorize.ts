@@ -3,7 +3,7 @@ import { boundedCache } from '../db/sqlite/cache.ts';
 import type { Access } from '../src/core/access.ts';
 import { type Caller, isAccountWide, principalOf } from '../src/core/caller.ts';
 import type { Channel } from '../src/core/channels.ts';
-import { type HistoryWindow, wholeSight } from '../src/core/history-window.ts';
+import { type HistoryWindow, wholeHistory } from '../src/core/history-window.ts';
 import type { Action } from '../src/core/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/core/topics.ts';
 import type { BrokerBase } from '../src/ports/broker-ports.ts';
@@ -144,7 +144,7 @@ export class Authority {
   reachOf({ identity, client }: LiveClient): Reach {
     return {
       prefix: identity?.ownChannels ?? `${this.#root}/${identity?.caller.accountId ?? ''}/d/`,
-      mayHear: (topic) => identity !== undefined && this.sightOf(identity.caller, identity.ownChannels, topic),
+      mayHear: (topic) => identity !== undefined && this.historyWindowOf(identity.caller, identity.ownChannels, topic),
       isOver: () => client.closed,
     };
   }
@@ -168,11 +168,11 @@ export class Authority {
   }
 
   /** What the caller may be told of the past of the device of a topic; false for nothing. */
-  sightOf(caller: Caller, ownChannels: string | undefined, topic: string): HistoryWindow | false {
+  historyWindowOf(caller: Caller, ownChannels: string | undefined, topic: string): HistoryWindow | false {
     if (!this.mayHear(caller, ownChannels, topic)) return false;
-    if (ownChannels !== undefined) return wholeSight;
+    if (ownChannels !== undefined) return wholeHistory;
     const device = this.#access.placement(this.#parse(topic)?.deviceId ?? '');
-    return device !== undefined && this.#access.sightOf(caller, device);
+    return device !== undefined && this.#access.historyWindowOf(caller, device);
   }
 
   /** Whether the owner of a stored session may be told of a message; its private client id says who that is. */

@@ -220,7 +220,8 @@ export class Streams {
     const { services } = this.#parts;
     const at = services.clock.now();
     const to = await this.#stored();
-    const mayHear = (topic: string) => !stream.ended && this.#parts.authority.sightOf(stream.caller, undefined, topic);
+    const mayHear = (topic: string) =>
+      !stream.ended && this.#parts.authority.historyWindowOf(stream.caller, undefined, topic);
     const { accountId } = stream.caller;
     // The id of another server names a place in its store.
     const cameAt = services.gate.cameAt(accountId) ?? Number.NEGATIVE_INFINITY;

@@ -31,13 +31,13 @@ export interface Seen {
   readonly from: number;
 }
 
-/** The series of a channel as a reader sees them; whole without `sight`. */
+/** The series of a channel as a reader sees them; whole without `window`. */
 export interface SeriesView extends Omit<SeriesKey, 'possession' | 'ahead'> {
-  sight?: Seen;
+  window?: Seen;
 }
 
 /** Last points of a device that are wanted: each of one category of these channel templates, or of all without it. */
-export interface LastsOfDevice extends Pick<SeriesView, 'accountId' | 'deviceId' | 'sight'> {
+export interface LastsOfDevice extends Pick<SeriesView, 'accountId' | 'deviceId' | 'window'> {
   wanted: readonly { channels: ReadonlySet<string>; category?: string }[];
 }
 

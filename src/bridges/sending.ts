@@ -122,8 +122,8 @@ class Connecting<C> {
   }
 }
 
-/** The connection of a kind of target. */
-export interface Ways<C> {
+/** What a kind of target does with its connection. */
+export interface ConnectionMethods<C> {
   /** Opens a connection; it calls `ended` when that has ended by itself. */
   open(ended: () => void): Promise<C>;
   endConnection(connection: C): void;
@@ -143,7 +143,7 @@ export class NoAnswer extends Error {
  * has no outcome after three times `timeout` (milliseconds) ends its connection: libraries have waits of their own.
  */
 export function targetOf<C>(
-  { open, endConnection, send, explain = failureCode }: Ways<C>,
+  { open, endConnection, send, explain = failureCode }: ConnectionMethods<C>,
   { timeout }: { timeout: number },
 ): Target {
   const connecting: Connecting<C> = new Connecting(() => {

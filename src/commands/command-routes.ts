@@ -197,7 +197,7 @@ async function commandOf(
 ): Promise<Command> {
   const device = demandLive(findReached(ctx, caller, 'devices', id));
   const command = await readCommand(ctx.registry, commandId);
-  if (command?.deviceId !== device.id || !ctx.access.sightOf(caller, device).sees(command.created))
+  if (command?.deviceId !== device.id || !ctx.access.historyWindowOf(caller, device).sees(command.created))
     throw new PlatformError('notFound');
   return command;
 }
@@ -210,7 +210,10 @@ async function listCommands(
 ) {
   const { query: db } = ctx.registry;
   const seenBy = (reader: Caller, { id, ...row }: Row<'devices'>) =>
-    db.selectFrom('commands').where('deviceId', '=', id).where('created', '>', ctx.access.sightOf(reader, row).after);
+    db
+      .selectFrom('commands')
+      .where('deviceId', '=', id)
+      .where('created', '>', ctx.access.historyWindowOf(reader, row).after);
   const ofDevice = seenBy(caller, device);
   return pageOfTable(ctx, caller, query, {
     matching: state ? ofDevice.where('state', '=', state) : ofDevice,

@@ -22,7 +22,7 @@ import {
 } from './caller.ts';
 import { type Channel, mayHearChannel, unlistedChannels } from './channels.ts';
 import { PlatformError, unknownAccount } from './errors.ts';
-import { HistoryWindow, wholeSight } from './history-window.ts';
+import { HistoryWindow, wholeHistory } from './history-window.ts';
 import {
   type Action,
   builtInRoles,
@@ -171,8 +171,8 @@ export class Access {
   }
 
   /** What the caller may read of the past of a device in its reach: people, what it has done for them. */
-  sightOf(caller: Caller, { possessionFirst, possessionSince }: Owned): HistoryWindow {
-    if (isAccountWide(caller) || caller.kind === 'device' || possessionSince === null) return wholeSight;
+  historyWindowOf(caller: Caller, { possessionFirst, possessionSince }: Owned): HistoryWindow {
+    if (isAccountWide(caller) || caller.kind === 'device' || possessionSince === null) return wholeHistory;
     return new HistoryWindow(Date.parse(possessionSince), possessionFirst);
   }
 

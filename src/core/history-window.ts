@@ -1,5 +1,5 @@
 /**
- * What a reader may see of a device's past. Each read of it takes such a window, which only `Access.sightOf` makes: a read without one
+ * What a reader may see of a device's past. Each read of it takes such a window, which only `Access.historyWindowOf` makes: a read without one
  * does not compile.
  */
 
@@ -36,7 +36,7 @@ export class HistoryWindow {
   }
 }
 
-/** What may be told of a topic: of its device what a sight sees, or all or nothing. */
+/** What may be told of a topic: of its device what a window shows, or all or nothing. */
 export type Heard = HistoryWindow | boolean;
 
 export function isHeard(heard: Heard, time: number): boolean {
@@ -44,4 +44,4 @@ export function isHeard(heard: Heard, time: number): boolean {
 }
 
 /** All of it. */
-export const wholeSight = new HistoryWindow(ever, 0);
+export const wholeHistory = new HistoryWindow(ever, 0);

@@ -35,18 +35,18 @@ export class LogReads {
     deviceId: string,
     {
       text,
-      sight,
+      window,
       ...range
     }: Pick<LogQuestion, 'severities' | 'from' | 'to'> & {
       text?: string | undefined;
-      sight?: Pick<Seen, 'from'>;
+      window?: Pick<Seen, 'from'>;
     },
     { page, pageSize }: { page: number; pageSize: number },
   ): Promise<LogsRead | undefined> {
     const conditions: LogCondition[] =
       text === undefined || text === '' ? [] : [{ kind: 'contains', text: fold(text) }];
     const part = { offset: (page - 1) * pageSize, limit: pageSize };
-    const scope = { deviceId, ...(sight && { from: sight.from }) };
+    const scope = { deviceId, ...(window && { from: window.from }) };
     return this.search({ scope, ...range, conditions, sort: 'newest', ...part });
   }
 }

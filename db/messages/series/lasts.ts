@@ -58,14 +58,14 @@ export class SeriesLasts {
 
   /** Reads what is near the end of the series of a device; the number of series. */
   #readNear(
-    { accountId, deviceId, sight, wanted }: LastsOfDevice,
+    { accountId, deviceId, window, wanted }: LastsOfDevice,
     points: (StoredPoint | undefined)[],
     isRare: (one: Rare) => void,
   ): number {
     const { series, category, last, near } = this.#statements;
-    const seen = seenRange(onlyLast, { sight });
+    const seen = seenRange(onlyLast, { window });
     if (!seen) return 1;
-    const all = series.all(accountId, deviceId, sight?.first ?? 0);
+    const all = series.all(accountId, deviceId, window?.first ?? 0);
     let looked = 1;
     for (const [at, { channels, category: name }] of wanted.entries()) {
       const id = name === undefined ? undefined : category.get(name);

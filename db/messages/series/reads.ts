@@ -34,11 +34,11 @@ export class SeriesReads {
 
   /** The series of the possessions that are seen, oldest first. */
   #seriesOf(
-    { accountId, deviceId, channelTemplateId, sight }: SeriesView,
+    { accountId, deviceId, channelTemplateId, window }: SeriesView,
     { withoutAhead = false }: Pick<Range, 'withoutAhead'> = {},
   ): { id: number; ahead: 0 | 1 }[] {
     const key = { accountId, deviceId, channelTemplateId };
-    return this.#statements.series.all({ ...key, first: sight?.first ?? 0, mostAhead: withoutAhead ? 0 : 1 });
+    return this.#statements.series.all({ ...key, first: window?.first ?? 0, mostAhead: withoutAhead ? 0 : 1 });
   }
 
   #read(series: number, range: Range): StoredPoint[] {

@@ -139,7 +139,7 @@ export function prepareReads(reader: Sqlite.Database) {
       .raw();
   return {
     series: reader.prepare<
-      [Omit<SeriesView, 'sight'> & { first: number; mostAhead: 0 | 1 }],
+      [Omit<SeriesView, 'window'> & { first: number; mostAhead: 0 | 1 }],
       { id: number; ahead: 0 | 1 }
     >(
       `SELECT "id", "ahead" FROM "series"

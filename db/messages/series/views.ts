@@ -1,13 +1,13 @@
-/** A channel as a reader sees it: the series of one possession of its device or of several, without what is before its sight. */
+/** A channel as a reader sees it: the series of one possession of its device or of several, without what is before its window. */
 import type { Range, SeriesView, StoredPoint } from '../types.ts';
 import { charactersOf } from './rows.ts';
 
 /** The part of a range that is seen; undefined when there is none. */
 export function seenRange<R extends Pick<Range, 'from' | 'to'>>(
   range: R,
-  { sight }: Pick<SeriesView, 'sight'>,
+  { window }: Pick<SeriesView, 'window'>,
 ): R | undefined {
-  const from = Math.max(range.from, sight?.from ?? range.from);
+  const from = Math.max(range.from, window?.from ?? range.from);
   return from < range.to ? { ...range, from } : undefined;
 }
 

@@ -281,8 +281,8 @@ export const identityProviderColumns = {
 };
 
 /**
- * A person of a provider that speaks SCIM. `resource` is JSON, as the provider sees it; `stale` is 1 while its groups, or what
- * they are mapped to, have changed and its roles have not followed.
+ * A person of a provider that speaks SCIM. `resource` is JSON, as the provider sees it; `stale` is 1 while its roles are pending:
+ * its groups, or what they are mapped to, have changed. The code says `rolesPending`; the column keeps the name it was made with.
  */
 export const ScimUserRecord = Type.Object({
   id: Id,

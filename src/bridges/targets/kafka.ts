@@ -7,7 +7,7 @@ import type { Producer } from '@platformatic/kafka';
 import { connectOptions, limitAnswers, NotPublic, namesPrivateAddress, trusting } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
-import { failureCode, targetOf, type Ways } from '../sending.ts';
+import { type ConnectionMethods, failureCode, targetOf } from '../sending.ts';
 import {
   type BridgedMessage,
   type Fate,
@@ -58,13 +58,13 @@ export const kafka: TargetKind = {
 type KafkaProducer = Producer<Buffer, Buffer, Buffer, Buffer>;
 
 function openKafka(spec: TargetSpec, around: TargetServices): Target {
-  const ways: Ways<KafkaProducer> = {
+  const methods: ConnectionMethods<KafkaProducer> = {
     open: () => openProducer(spec, around),
     endConnection: (producer) => void producer.close(true).catch(() => {}),
     send: (producer, batch, options) => sendByPartition(producer, spec, batch, options),
     explain: (error) => explain(codeOf(error)),
   };
-  return targetOf(ways, around);
+  return targetOf(methods, around);
 }
 
 /** The records of one partition, or all of one topic that has no partitions that are known. */

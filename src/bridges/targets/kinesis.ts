@@ -4,7 +4,7 @@ import type { KinesisClient, PutRecordsCommand } from '@aws-sdk/client-kinesis';
 import { httpsAgent, maxAnswerBytes, NotPublic, namesPrivateAddress, trusting } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
-import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
+import { type ConnectionMethods, failureCode, type Sent, sendInRounds, targetOf } from '../sending.ts';
 import {
   type BridgedMessage,
   forms,
@@ -39,7 +39,7 @@ interface Connection {
 
 function openKinesis(spec: TargetSpec, around: TargetServices): Target {
   const ending = new AbortController();
-  const ways: Ways<Connection> = {
+  const methods: ConnectionMethods<Connection> = {
     open: () => openClient(spec, around),
     endConnection: ({ client }) => client.destroy(),
     send: (connection, batch) => {
@@ -48,7 +48,7 @@ function openKinesis(spec: TargetSpec, around: TargetServices): Target {
     },
     explain: (error) => explain(failureCode(error)),
   };
-  const target = targetOf(ways, around);
+  const target = targetOf(methods, around);
   const close = () => {
     ending.abort();
     target.close();

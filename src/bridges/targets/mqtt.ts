@@ -3,7 +3,15 @@ import type { IConnackPacket, MqttClient } from 'mqtt';
 import { limitAnswers, openSocket } from '../../core/network/outbound.ts';
 import { explainCode, type Fault, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
-import { failureCode, NoAnswer, partsOf, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
+import {
+  type ConnectionMethods,
+  failureCode,
+  NoAnswer,
+  partsOf,
+  type Sent,
+  sendInRounds,
+  targetOf,
+} from '../sending.ts';
 import {
   type BridgedMessage,
   forms,
@@ -58,7 +66,7 @@ const expected = ['connack', 'puback', 'pingresp', 'disconnect'];
 
 function openMqtt(spec: TargetSpec, around: TargetServices): Target {
   let note: string | undefined;
-  const ways: Ways<Connection> = {
+  const methods: ConnectionMethods<Connection> = {
     open: async (ended) => {
       const connection = await connectEither(spec, around, ended);
       note = connection.version === 5 ? undefined : oldBroker;
@@ -80,7 +88,7 @@ function openMqtt(spec: TargetSpec, around: TargetServices): Target {
     },
     explain,
   };
-  const target = targetOf(ways, around);
+  const target = targetOf(methods, around);
   return {
     send: target.send,
     close: target.close,

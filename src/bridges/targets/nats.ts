@@ -4,7 +4,7 @@ import type { NatsConnection } from '@nats-io/nats-core';
 import { openSocket } from '../../core/network/outbound.ts';
 import { explainCode, sentenceOf } from '../reasons.ts';
 import { toRecord } from '../records.ts';
-import { failureCode, type Sent, sendInRounds, targetOf, type Ways } from '../sending.ts';
+import { type ConnectionMethods, failureCode, type Sent, sendInRounds, targetOf } from '../sending.ts';
 import {
   type BridgedMessage,
   type Form,
@@ -50,7 +50,7 @@ interface Way {
 function openNats(spec: TargetSpec, around: TargetServices): Target {
   const { form, settings } = spec;
   const prefix = settings.subjectPrefix ?? 'slipway';
-  const ways: Ways<Connection> = {
+  const methods: ConnectionMethods<Connection> = {
     open: (ended) => connect(spec, around, ended),
     endConnection: ({ nc }) => void nc.close().catch(() => {}),
     send: (connection, batch, { guaranteed }: SendOptions) =>
@@ -67,7 +67,7 @@ function openNats(spec: TargetSpec, around: TargetServices): Target {
       }),
     explain,
   };
-  return targetOf(ways, around);
+  return targetOf(methods, around);
 }
 
 async function connect(spec: TargetSpec, around: TargetServices, ended: () => void): Promise<Connection> {

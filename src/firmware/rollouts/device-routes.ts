@@ -105,7 +105,7 @@ async function stateOf(
 ): Promise<Static<typeof stateShape> | null> {
   const db = registry.query;
   const delivery = await currentDelivery(db, device.id);
-  if (!delivery || !(isOpen(delivery) || access.sightOf(caller, device).sees(delivery.updated))) return null;
+  if (!delivery || !(isOpen(delivery) || access.historyWindowOf(caller, device).sees(delivery.updated))) return null;
   const { firmwareVersion } = await packageOf(db, delivery);
   const rollouts = db.selectFrom('firmwareRollouts').select('consent').where('id', '=', delivery.rolloutId);
   const { consent } = await rollouts.executeTakeFirstOrThrow();
@@ -196,7 +196,7 @@ function listUpdates(ctx: DownlinkContext, caller: Caller, { id }: Row<'devices'
   const { query: db } = ctx.registry;
   const seenBy = (current: Caller) => {
     const device = demandLive(findReached(ctx, current, 'devices', id));
-    const { after } = ctx.access.sightOf(current, device);
+    const { after } = ctx.access.historyWindowOf(current, device);
     const updates = db.selectFrom('firmwareDeliveries').where('deviceId', '=', id);
     return after === '' ? updates : updates.where((eb) => eb.or([isOpenDelivery, eb('updated', '>', after)]));
   };

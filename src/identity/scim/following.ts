@@ -47,12 +47,12 @@ export function isMapped(provider: Provider, group: Pick<Row<'scimGroups'>, 'dis
  * @throws PlatformError 400/104 when the last admin would go; nothing of the transaction stays.
  */
 export async function followFew(ctx: IdentityContext, tx: Tx, provider: Provider): Promise<Followed[]> {
-  const stale = await rolesPendingOf(tx, provider)
+  const people = await rolesPendingOf(tx, provider)
     .limit(stepSize + 1)
     .execute();
-  if (stale.length > stepSize) return [];
+  if (people.length > stepSize) return [];
   const followed: Followed[] = [];
-  for (const row of stale) followed.push(await follow(ctx, tx, provider, row));
+  for (const row of people) followed.push(await follow(ctx, tx, provider, row));
   return followed;
 }
 

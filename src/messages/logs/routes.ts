@@ -158,15 +158,15 @@ async function readLogs(ctx: MessagesContext, caller: Caller, deviceId: string, 
   const { access, messages } = ctx;
   const device = demandDevice(access, caller, deviceId);
   const { page = 1, pageSize = 10 } = query;
-  const sight = access.sightOf(caller, device);
-  const filter = { ...readFilter(query), sight };
+  const window = access.historyWindowOf(caller, device);
+  const filter = { ...readFilter(query), window };
   const read = await turns.run(laneOf(caller), 1, () => messages.logs.read(device.id, filter, { page, pageSize }));
   // The device may have been moved or deleted while the thread was reading.
   demandDevice(access, caller, deviceId);
   if (!read) throw invalid('text', 'would search too many entries: narrow the range with from and to');
   demandPage(page, pageSize, read.total);
   const results = eachEntry(ctx, caller, read, turns, (current, entry) => {
-    const now = access.sightOf(current, demandDevice(access, current, deviceId));
+    const now = access.historyWindowOf(current, demandDevice(access, current, deviceId));
     return now.sees(entry.received) ? showLog(entry) : undefined;
   });
   return { results, meta: { count: read.total, page, pageSize, sortOrder: 'desc' as const } };

@@ -121,7 +121,7 @@ async function searchLogs(ctx: MessagesContext, caller: Caller, asked: object, t
   const hits = eachEntry(ctx, caller, found, turns, (current, { score, ...entry }) => {
     // A device may have been moved or deleted while the thread was reading.
     const device = access.reachableDevice(current, entry.deviceId, 'subscribe');
-    if (!device || !access.sightOf(current, device).sees(entry.received)) return undefined;
+    if (!device || !access.historyWindowOf(current, device).sees(entry.received)) return undefined;
     return { _id: entry.id, _score: score, _source: showSource(entry, device) };
   });
   return { total: found.total, maxScore: found.total > 0 ? found.maxScore : null, hits };

@@ -163,7 +163,7 @@ async function logOf(
 ): Promise<string[]> {
   const { logs } = messages;
   const inTurn = <T>(read: () => Promise<T>) => turns.run(laneOf(caller), 1, read);
-  const asked = { severities: undefined, from, to: undefined, sight: access.sightOf(caller, device) };
+  const asked = { severities: undefined, from, to: undefined, window: access.historyWindowOf(caller, device) };
   let part = await inTurn(() => logs.read(device.id, asked, { page: 1, pageSize: maxEntries }));
   const texts: string[] = [];
   for (let bytes = 0; part && bytes < maxBytes; ) {

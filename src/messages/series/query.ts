@@ -180,7 +180,7 @@ export type Services = {
 
 /** The series of a channel as the caller sees it. */
 export interface SeenSeries extends SeriesView {
-  sight: HistoryWindow;
+  window: HistoryWindow;
 }
 
 /**
@@ -195,7 +195,7 @@ export function findSeries(
   const { device, channel } = findChannel({ config, access }, caller, topic);
   if (channel.persistenceType !== 'timeSeries') return undefined;
   const { accountId, id: deviceId } = device;
-  return { accountId, deviceId, channelTemplateId: channel.id, sight: access.sightOf(caller, device) };
+  return { accountId, deviceId, channelTemplateId: channel.id, window: access.historyWindowOf(caller, device) };
 }
 
 /** The channel of a topic that the caller may hear, and its device. @throws PlatformError as findSeries. */
@@ -231,7 +231,7 @@ export function demandStillReadable(
   if (!current) throw new PlatformError('tokenInvalid');
   services.access.demand(current, 'subscribe', 'device');
   const now = findSeries(services, current, topic);
-  if (begun && now && begun.sight.from < now.sight.from) throw noTopic();
+  if (begun && now && begun.window.from < now.window.from) throw noTopic();
 }
 
 /** Characters of the texts of one page; a page with more ends early, after one point at least. */

@@ -8,7 +8,7 @@ import type { Access } from '../../core/access.ts';
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import type { Clock } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
-import { wholeSight } from '../../core/history-window.ts';
+import { wholeHistory } from '../../core/history-window.ts';
 import { readChanges, readNew } from '../../entity/columns.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { mergeFields, readFields, readNewFields } from '../../entity/values.ts';
@@ -299,7 +299,7 @@ export async function associateWithin(
 
 /** The fields of `_updates/fields` that differ. */
 export function changedState(ctx: ShowContext, before: Row<'devices'>, after: Row<'devices'>): Record<string, unknown> {
-  const old: Record<string, unknown> = showDeviceState(ctx, before, wholeSight);
-  const now = Object.entries(showDeviceState(ctx, after, wholeSight));
+  const old: Record<string, unknown> = showDeviceState(ctx, before, wholeHistory);
+  const now = Object.entries(showDeviceState(ctx, after, wholeHistory));
   return Object.fromEntries(now.filter(([name, value]) => value !== old[name]));
 }

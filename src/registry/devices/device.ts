@@ -75,10 +75,10 @@ export const deviceListing = listingOf('devices', deviceColumns, {
 const showState = showing(without(deviceColumns, ['deviceTemplateId', 'firmwareVersionTime', 'firmwareVersionSource']));
 
 /** The content of `_updates/fields` for a device. */
-export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, sight: HistoryWindow) {
+export function showDeviceState({ fields }: Pick<ShowContext, 'fields'>, row: Row<'devices'>, window: HistoryWindow) {
   const { lastConnected } = row;
   const shown = showState(row);
-  if (lastConnected !== null && !sight.sees(lastConnected)) Object.assign(shown, notConnected);
+  if (lastConnected !== null && !window.sees(lastConnected)) Object.assign(shown, notConnected);
   return Object.assign(shown, showFields(fields.of('devices', row.deviceTemplateId), row.fields));
 }
 
@@ -99,10 +99,10 @@ export function showDevice(ctx: ShowContext, caller: Caller, row: Row<'devices'>
       showChannelProperties(channel),
     ),
   );
-  const sight = access.sightOf(caller, row);
+  const window = access.historyWindowOf(caller, row);
   const { firmwareVersionTime: said, firmwareVersionSource } = row;
-  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row, sight), {
-    firmwareVersionTime: said !== null && sight.sees(said) ? said : null,
+  return Object.assign(showCommon(row), { deviceTemplateId }, showDeviceState(ctx, row, window), {
+    firmwareVersionTime: said !== null && window.sees(said) ? said : null,
     firmwareVersionSource,
     channels,
   });

@@ -153,7 +153,7 @@ async function storedOf({ access, broker, registry }: RegistryContext, caller: C
     .selectFrom('refusals')
     .selectAll()
     .where('deviceId', '=', device.id)
-    .where('time', '>', access.sightOf(caller, device).after)
+    .where('time', '>', access.historyWindowOf(caller, device).after)
     .orderBy('sequence', 'desc')
     .execute();
 }

@@ -28,7 +28,7 @@ export async function readState(
   deviceId: string,
 ): Promise<Record<string, unknown> | undefined> {
   const row = await findEntity(ctx.registry.query, 'devices', deviceId);
-  return row && row.deleted === null ? showDeviceState(ctx, row, ctx.access.sightOf(caller, row)) : undefined;
+  return row && row.deleted === null ? showDeviceState(ctx, row, ctx.access.historyWindowOf(caller, row)) : undefined;
 }
 
 /**

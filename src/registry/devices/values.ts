@@ -79,7 +79,7 @@ export async function valuesOf(
       const meant = name === primaryName ? primary : read.get(name)?.find(({ channel }) => channels.has(channel));
       return meant ? { channels: idsOf([meant.channel]), category: meant.category } : nothing;
     });
-    return { accountId, deviceId, sight: access.sightOf(caller, row), wanted };
+    return { accountId, deviceId, window: access.historyWindowOf(caller, row), wanted };
   });
   const lasts = await messages.series.lasts(asked);
   const shown = (found: readonly (StoredPoint | undefined)[]) =>
