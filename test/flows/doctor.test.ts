@@ -224,8 +224,6 @@ t.test('a clock that is behind what was written last is found', async (t) => {
   t.same(levels(Date.now()), ['ok']);
 });
 
-t.end();
-
 t.test('devices that have one serial number of a group since its ends are trimmed are named', async (t) => {
   const directory = temporaryDirectory(t);
   const env = { SLIPWAY_DATA_DIR: directory };
@@ -257,3 +255,5 @@ t.test('devices that have one serial number of a group since its ends are trimme
   await service.ok('DELETE', `/api/v1/devices/${second}`, { headers: { etag: device.version } });
   t.same(await named(), [single, pair(third)].sort(), 'what is done is no longer named');
 });
+
+t.end();

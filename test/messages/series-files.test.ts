@@ -442,7 +442,7 @@ t.test('rollups that nobody reads end when others of the account wait, and HEAD 
   const { result } = await service.ok('GET', url);
   t.equal(result.length, count, 'who reads gets everything');
   for (const answer of deaf) answer.on('error', () => {}).resume();
-  t.match(await Promise.race(ended), [], 'a reader that did not read has been cut off');
+  t.same(await Promise.race(ended), [], 'a reader that did not read has been cut off');
 });
 
 t.test('reading goes no faster than the receiver, ends with it, and with its right', async (t) => {
