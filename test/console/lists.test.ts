@@ -126,14 +126,18 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
   };
   /** Opens a row at the middle of the window, goes back, and says what has the focus and where it stands. */
   const openAndReturn = async (name: string, open: () => Promise<unknown>) => {
-    await page.evaluate(`[...document.querySelectorAll('main a')]
-      .find((link) => link.textContent === ${JSON.stringify(name)}).scrollIntoView({ block: 'center' })`);
-    const before = await topOf(name);
+    // Where it stands when it is pressed: a click may have to scroll first.
+    await page.evaluate(`(() => {
+      const find = () => [...document.querySelectorAll('main a')].find((link) => link.textContent === ${JSON.stringify(name)});
+      const note = () => (window.stood = Math.round(find()?.getBoundingClientRect().top ?? window.stood));
+      addEventListener('click', note, { capture: true });
+      find().scrollIntoView({ block: 'center' });
+    })()`);
     await open();
     await page.getByRole('heading', { name, level: 1 }).waitFor();
     await page.goBack();
     await page.locator('main :focus:not(h1)').waitFor();
-    const now = await topOf(name);
+    const [before, now] = [(await page.evaluate('stood')) as number, await topOf(name)];
     t.ok(Math.abs(now - before) < 40, `${name} was at ${before} and is at ${now}`);
     return page.evaluate("document.activeElement.getAttribute('aria-label') ?? document.activeElement.textContent");
   };
@@ -155,6 +159,12 @@ t.test('Back finds the page of a list, the row, and where it stood, also in a lo
     await page.getByRole('menuitem', { name: 'Open', exact: true }).click();
   };
   t.equal(await openAndReturn('BACK-90', open), 'Actions of BACK-90');
+  // Rows that are not drawn have the height of the first that is; some browsers do not hold the place when that changes.
+  await page.evaluate(`
+    const styles = new CSSStyleSheet();
+    styles.replaceSync('html { overflow-anchor: none }');
+    document.adoptedStyleSheets = [styles];`);
+  t.equal(await openAndReturn('BACK-90', open), 'Actions of BACK-90', 'without help of the browser');
 
   // Of two lists on a page each has its own, and filters are found again too.
   const { id } = await service.template({ name: 'Back product', channels: ['back-channel'] });

@@ -130,7 +130,8 @@ t.test('what is typed right after the key that opens it is in it', async (t) => 
   const focusAfter = (init: object) =>
     page.evaluate(`
       document.body.dispatchEvent(new KeyboardEvent('keydown', { bubbles: true, ...${JSON.stringify(init)} }));
-      document.activeElement.getAttribute('role')`);
+      // What is no longer shown has the focus until the next frame.
+      document.activeElement.closest('dialog[open]') && document.activeElement.getAttribute('role')`);
   // The last three are a Russian, a Greek and a Dvorak keyboard.
   const opening = [
     { key: '/' },

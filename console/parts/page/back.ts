@@ -10,7 +10,7 @@ interface Left {
 
 /** As many pages as are remembered. */
 const maxLeft = 50;
-/** Milliseconds that a page has to show again what was pressed. */
+/** Milliseconds that a page has to show what was pressed where it stood. */
 const patience = 10_000;
 /** What a person does on a page that they do not wait for. */
 const own = ['keydown', 'pointerdown', 'wheel', 'touchmove'] as const;
@@ -83,14 +83,19 @@ export const goesBack = () =>
 
 /** @returns how to end it. */
 function restore({ scrolled, pressed }: Left): () => void {
+  /** Where what was pressed stands again. */
+  let restored: number | undefined;
   const look = () => {
+    if (restored !== undefined && scrollY !== restored) return end();
     // A long list draws the rows that are in sight.
-    scrollTo(0, scrolled);
+    if (restored === undefined) scrollTo(0, scrolled);
     const found = pressed && document.querySelector<HTMLElement>(`main ${pressed.selector}`);
-    if (pressed ? !found : scrollY < scrolled - 1) return;
-    found?.focus({ preventScroll: true });
-    if (found && pressed) scrollBy(0, found.getBoundingClientRect().top - pressed.top);
-    end();
+    if (!pressed) return scrollY < scrolled - 1 ? undefined : end();
+    if (!found) return;
+    if (restored === undefined) found.focus({ preventScroll: true });
+    // Rows above it may still get their height.
+    scrollBy(0, found.getBoundingClientRect().top - pressed.top);
+    restored = scrollY;
   };
   const observer = new MutationObserver(look);
   const timer = setTimeout(() => end(), patience);
@@ -100,7 +105,7 @@ function restore({ scrolled, pressed }: Left): () => void {
     for (const name of own) removeEventListener(name, end, true);
   };
   for (const name of own) addEventListener(name, end, true);
-  observer.observe(document.body, { childList: true, subtree: true });
+  observer.observe(document.body, { childList: true, subtree: true, attributeFilter: ['style'] });
   look();
   return end;
 }
