@@ -16,6 +16,20 @@ export function contains(column: string | RawBuilder<unknown>, text: string): Ex
   return sql<SqlBool>`instr(${folded(typeof column === 'string' ? sql.ref(column) : column)}, ${fold(text)}) > 0`;
 }
 
+/** As contains; where a text has stars, a whole value must be like it, and each star stands for any text. */
+export function isLike(column: string, pattern: string): Expression<SqlBool> {
+  if (!pattern.includes('*')) return contains(column, pattern);
+  const like = fold(pattern)
+    .replace(/[%_\\]/g, '\\$&')
+    .replaceAll('*', '%');
+  return sql<SqlBool>`${folded(sql.ref(column))} like ${like} escape '\\'`;
+}
+
+/** The longest text between the stars of a pattern: what is like it contains this. */
+export function literalOf(pattern: string): string {
+  return pattern.split('*').reduce((longest, part) => (part.length > longest.length ? part : longest), '');
+}
+
 /** A value as `fold` has it. ASCII, where SQLite's own lower() does the same, is spared the way into JavaScript. */
 export function folded(value: RawBuilder<unknown>): RawBuilder<string> {
   return sql`case when octet_length(${value}) > length(${value}) then fold(${value}) else lower(${value}) end`;

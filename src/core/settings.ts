@@ -264,7 +264,7 @@ export const settings = {
     'SLIPWAY_STRICT_BODIES',
     flag,
     'false',
-    '`true` answers 400 to unknown properties of bodies. `false` ignores them and names them in a response header. Read-only properties are never errors',
+    '`true` answers 400 to unknown properties of bodies, and to unknown query parameters as `SLIPWAY_STRICT_QUERIES` does. `false` ignores them and names them in a response header. Read-only properties are never errors',
   ),
   trustedProxies: row(
     'SLIPWAY_TRUSTED_PROXIES',

@@ -3,7 +3,7 @@ import { type Expression, type SqlBool, sql } from 'kysely';
 import type { Db } from '../../db/registry/index.ts';
 import type { Match } from '../../db/registry/records/columns.ts';
 import type { EntityTable } from '../../db/registry/records.ts';
-import { contains } from '../../db/registry/text.ts';
+import { isLike } from '../../db/registry/text.ts';
 import { parseDate } from '../../db/sqlite/dates.ts';
 import { type Caller, isAccountWide } from '../core/caller.ts';
 import { invalid } from '../core/errors.ts';
@@ -72,7 +72,7 @@ export function condition(column: string, match: Match, value: unknown): Express
     case 'flag':
       return sql<SqlBool>`${reference} = ${value === true ? 1 : 0}`;
     case 'partial':
-      return contains(column, text);
+      return isLike(column, text);
     case 'beginning':
       return sql<SqlBool>`${reference} >= ${text} and ${reference} < ${text + lastCharacter}`;
     case 'reference':

@@ -92,7 +92,7 @@ const orderOf = (usual: 'asc' | 'desc' = 'asc') => Type.Optional(oneOf(['asc', '
 const described: Record<Match, string> = {
   exact: 'Equal to this.',
   reference: 'Equal to this id; the text null selects entities without one.',
-  partial: 'Contains this, ignoring case.',
+  partial: 'Contains this, ignoring case. With * in it the whole text is like this: each * stands for any text.',
   beginning: 'Begins with this.',
   flag: 'Equal to this.',
   latitude: 'Equal to this number.',

@@ -9,7 +9,8 @@ export const maxNamed = 50;
 
 /**
  * Says in a header which properties of a body, or parameters of a GET, had no effect. `more` are names that the schema does not hold
- * and that had one. @throws PlatformError 400/106 naming unknown parameters of a GET, with `SLIPWAY_STRICT_QUERIES`.
+ * and that had one. @throws PlatformError 400/106 naming unknown parameters of a GET, with `SLIPWAY_STRICT_QUERIES` or
+ * `SLIPWAY_STRICT_BODIES`.
  */
 export function nameIgnored(
   request: FastifyRequest,
@@ -21,7 +22,7 @@ export function nameIgnored(
   // A payload as it is has no properties: what can be mistyped there is the query.
   const given = isQuery || Buffer.isBuffer(request.body) ? request.query : request.body;
   const ignored = namesBesides(given, schema, more);
-  if (isQuery && request.server.strictQueries) refuseUnknown(ignored, schema);
+  if (isQuery && (request.server.strictQueries || request.server.strictBodies)) refuseUnknown(ignored, schema);
   sayIgnored(request, reply, ignored);
   return ignored.slice(0, maxNamed);
 }

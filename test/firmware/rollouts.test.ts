@@ -445,7 +445,10 @@ t.test('the answer to a new rollout says what its target matches now, and what i
       { filter: { firmwareVersion: '1.*', serialNumber: 'nowhere' } },
       { devices: 0, withoutFirmwareVersion: 0, message: none },
     ],
-    [{ filter: { firmwareVersion: '1.*', serialNumber: 'S*' } }, { devices: 3 }],
+    [
+      { filter: { firmwareVersion: '1.*', serialNumber: 'S*' } },
+      { devices: 3, withoutFirmwareVersion: 2, message: two },
+    ],
     [{ filter: { serialNumber: 'nowhere' } }, { devices: 0, message: none }],
     [{ filter: { deviceTemplateId: template.id } }, { devices: 5 }],
     [{ organizationId: (await service.organization()).id }, { devices: 0, message: none }],

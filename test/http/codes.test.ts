@@ -273,6 +273,15 @@ t.test('the series of a channel that keeps no data says so', async (t) => {
   t.same(named.meta.ignored, ['limit']);
 });
 
+t.test('with SLIPWAY_STRICT_BODIES a filter that is not known is refused', async (t) => {
+  const strict = await startService(t, { env: { SLIPWAY_STRICT_BODIES: 'true' } });
+  const list = `/api/v1/devices?accountId=${strict.accountId}&firmwareVersion=1.*`;
+  t.equal((await strict.http('GET', list)).status, 200);
+  t.match(await strict.http('GET', `${list}&room=7`), {
+    ...{ status: 400, body: { error: { code: 106, details: [{ path: 'room', message: /firmwareVersion/ }] } } },
+  });
+});
+
 t.test('with SLIPWAY_STRICT_QUERIES an unknown parameter is refused', async (t) => {
   const strict = await startService(t, { env: { SLIPWAY_STRICT_QUERIES: 'true' } });
   const list = `/api/v1/devices?accountId=${strict.accountId}`;

@@ -492,6 +492,46 @@ t.test('jobs, bulk commands and rollouts take the same text, and none of them a 
   t.match(await ask('/devices/jobs', { ...dryRun, filter: 5 }), { status: 400, body: { error: { code: 106 } } });
 });
 
+t.test('a star stands for any text in filters of lists, jobs and rollouts alike', async (t) => {
+  const { accountId } = service;
+  const { id: deviceTemplateId } = await deviceTemplate();
+  for (const [n, firmwareVersion] of ['1.0', '1.2-rc', '2.1.0', null, '1_0%'].entries())
+    await make('/devices', 'device', { serialNumber: `Star-${n}`, deviceTemplateId, firmwareVersion });
+  const firmware = await publish(service, deviceTemplateId, '9');
+  const ask = (path: string, body: object) => service.http('POST', `/api/v1${path}`, { body: { accountId, ...body } });
+  for (const [filter, numbers] of [
+    [{ firmwareVersion: '1.*' }, [0, 1]],
+    [{ firmwareVersion: '*.0' }, [0, 2]],
+    [{ firmwareVersion: '1.' }, [0, 1, 2]],
+    [{ firmwareVersion: '*1*0*' }, [0, 2, 4]],
+    [{ firmwareVersion: '1_*%' }, [4]],
+    [{ firmwareVersion: '1*0', serialNumber: '*TAR-*' }, [0]],
+    [{ serialNumber: 'star-*3' }, [3]],
+    [{ serialNumber: `${'*s*t'.repeat(200)}*` }, []],
+  ] as const) {
+    const query = new URLSearchParams({ accountId, deviceTemplateId, ...filter });
+    const { devices } = await service.ok('GET', `/api/v1/devices?${query}` as '/api/v1/devices');
+    const serials = devices.results.map(({ serialNumber }) => serialNumber);
+    t.same(
+      serials,
+      numbers.map((n) => `Star-${n}`),
+      `${query}`,
+    );
+    t.equal(devices.meta.count, numbers.length);
+    const job = await ask('/devices/jobs', { action: 'delete', dryRun: true, filter: { ...filter, deviceTemplateId } });
+    t.match(job, { status: 202, body: { job: { total: numbers.length } } }, 'a job');
+    const target = { filter };
+    const rollout = await ask('/firmware/rollouts/preview', { firmwarePackageId: firmware.id, target });
+    t.match(rollout, { status: 200, body: { preview: { devices: numbers.length } } }, 'a rollout');
+  }
+  const stars = await ask('/devices/jobs', { action: 'delete', dryRun: true, filter: { serialNumber: '**' } });
+  t.match(stars, { status: 400, body: { error: { code: 106, details: [{ path: 'filter.serialNumber' }] } } });
+  await make('/organizations', 'organization', { name: 'Star of the north' });
+  const organizations = new URLSearchParams({ accountId, name: 'star*north' });
+  const { organizations: named } = await service.ok('GET', `/api/v1/organizations?${organizations}` as '/api/v1/organizations');
+  t.match(named.results, [{ name: 'Star of the north' }]);
+});
+
 t.test('a rollout goes to those that its filter means, and is paused when nobody can say who they are', async (t) => {
   const { accountId } = service;
   const template = await deviceTemplate();

@@ -34,9 +34,11 @@ interface Device {
   deleted: boolean;
 }
 
-/** Which texts contain another, by what JavaScript's regular expressions know of case. */
+/** Which texts contain another, or are like it where it has stars, by what JavaScript's regular expressions know of case. */
 function containing(part: string): (text: string | null) => boolean {
-  const pattern = new RegExp(part.normalize('NFC').replace(/[\\^$.*+?()[\]{}|/]/g, '\\$&'), 'iu');
+  const parts = part.normalize('NFC').split('*');
+  const like = parts.map((one) => one.replace(/[\\^$.+?()[\]{}|/]/g, '\\$&')).join('.*');
+  const pattern = new RegExp(parts.length > 1 ? `^${like}$` : like, 'isu');
   return (text) => text !== null && pattern.test(text.normalize('NFC'));
 }
 

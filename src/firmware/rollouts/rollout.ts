@@ -13,7 +13,7 @@ import {
   shownProperties,
 } from '../../entity/columns.ts';
 import { filterText } from '../../entity/list-query.ts';
-import { filters, partialFilters } from '../../registry/devices/selection.ts';
+import { filters } from '../../registry/devices/selection.ts';
 
 export type Rollout = Row<'firmwareRollouts'>;
 export type Delivery = Row<'firmwareDeliveries'>;
@@ -49,7 +49,7 @@ const target = Type.Object(
         Type.Object(filters, {
           additionalProperties: false,
           minProperties: 1,
-          description: `As in GET /devices. In ${partialFilters.join(' and ')} a * stands for any text: \`1.*\` begins with 1.`,
+          description: 'As in GET /devices.',
         }),
         filterText,
       ]),

@@ -18,6 +18,7 @@ import { demandBelow } from '../../entity/list-query.ts';
 import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import { compileDeviceFilter, type FilterServices } from '../../registry/devices/filter.ts';
+import { demandNotEmpty } from '../../registry/devices/selection.ts';
 import type { DownlinkContext } from '../context.ts';
 import { changeRollout, openDevices, settleRollout, supersede } from './deliveries.ts';
 import {
@@ -144,10 +145,7 @@ function readTarget(target: Target): Target {
   if (named.length !== 1) throw invalid('target', 'must have one of deviceIds, filter and organizationId');
   const { filter } = target;
   if (typeof filter === 'string') return target;
-  // A shell variable that is not set must not select everything.
-  for (const [name, value] of Object.entries(filter ?? {}))
-    if (typeof value === 'string' && value.replaceAll('*', '').trim() === '')
-      throw invalid(`target.filter.${name}`, 'must not be empty');
+  demandNotEmpty(filter ?? {}, 'target.filter');
   demandBelow(filter ?? {}, 'target.filter.below');
   return target;
 }

@@ -3,7 +3,6 @@ import { hash } from 'node:crypto';
 import { sql } from 'kysely';
 import type { Db } from '../../../db/registry/index.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { fold } from '../../../db/sqlite/fold.ts';
 import type { Caller } from '../../core/caller.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
@@ -14,7 +13,7 @@ import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 import { compileDeviceFilter, type FilterServices } from '../../registry/devices/filter.ts';
-import { partialFilters, selectedDevices } from '../../registry/devices/selection.ts';
+import { selectedDevices } from '../../registry/devices/selection.ts';
 import { packageOf } from './deliveries.ts';
 import { returning } from './returning.ts';
 import type { Rollout, StoredTarget, Target } from './rollout.ts';
@@ -58,7 +57,7 @@ export async function targetPage(
       ? listed(reads, aim, { after, limit })
       : named(db, aim, { after, limit }));
   const last = page.length < limit ? undefined : page.at(-1);
-  return { ids: await matching(db, aim, page), last };
+  return { ids: page, last };
 }
 
 /** The whole target, a page at a time, and a look around for others after each. */
@@ -96,7 +95,7 @@ function callerOf({ accountId, createdById }: Aim): Caller {
 }
 
 /**
- * The list of devices that a target with a filter or an organization stands for; patterns as the texts that they contain.
+ * The list of devices that a target with a filter or an organization stands for.
  * @throws PlatformError 400/106 for a filter that names what is gone.
  */
 async function queryOf(reads: TargetReads, aim: Aim): Promise<ListQuery> {
@@ -105,9 +104,7 @@ async function queryOf(reads: TargetReads, aim: Aim): Promise<ListQuery> {
   const place = organizationId ? { organizationId, below: true } : {};
   const wanted = { ...place, ...(deviceTemplateId !== undefined && { deviceTemplateId }), accountId };
   if (typeof filter === 'string') return { ...wanted, filter: await compileDeviceFilter(reads, callerOf(aim), filter) };
-  const given = Object.entries(filter).filter(([, value]) => value !== undefined);
-  const texts = given.map(([name, value]) => [name, isPattern(name, value) ? literalOf(value) : value]);
-  return { ...Object.fromEntries(texts.filter(([, value]) => value !== '')), ...wanted };
+  return { ...filter, ...wanted, filter: undefined };
 }
 
 /** Devices that are named one by one: by the target itself, or by the rows of its rollout. */
@@ -122,49 +119,9 @@ async function named(db: Db, { rolloutId, accountId, deviceTemplateId, target }:
   return rows.map(({ id }) => id);
 }
 
-/** A list finds what contains the longest text of a pattern; the whole pattern decides. */
-async function matching(db: Db, { target }: Aim, ids: string[]): Promise<string[]> {
-  const patterns = filtersOf(target).filter(([name, value]) => isPattern(name, value));
-  if (patterns.length === 0 || ids.length === 0) return ids;
-  const rows = await db
-    .selectFrom('devices')
-    .select(['id', 'serialNumber', 'firmwareVersion'])
-    .where('id', 'in', ids)
-    .orderBy('id')
-    .execute();
-  const isMeant = (row: (typeof rows)[number]) =>
-    patterns.every(([name, pattern]) => isLike(String(pattern), row[name as 'serialNumber' | 'firmwareVersion'] ?? ''));
-  return rows.filter(isMeant).map(({ id }) => id);
-}
-
 /** The filters of a target that is no expression. */
 function filtersOf({ filter = {} }: StoredTarget): [name: string, value: unknown][] {
   return typeof filter === 'string' ? [] : Object.entries(filter);
-}
-
-function isPattern(name: string, value: unknown): value is string {
-  return typeof value === 'string' && value.includes('*') && partialFilters.includes(name);
-}
-
-function literalOf(pattern: string): string {
-  return pattern.split('*').reduce((longest, part) => (part.length > longest.length ? part : longest), '');
-}
-
-/**
- * Whether a text is a pattern's, whose stars stand for any text; case does not matter. No regular expression: with many stars
- * it would try every way to divide the text.
- */
-function isLike(pattern: string, value: string): boolean {
-  const [text, parts] = [fold(value), fold(pattern).split('*')];
-  const [first = '', last = ''] = [parts[0], parts.at(-1)];
-  if (!text.startsWith(first)) return false;
-  let at = first.length;
-  for (const part of parts.slice(1, -1)) {
-    const found = text.indexOf(part, at);
-    if (found === -1) return false;
-    at = found + part.length;
-  }
-  return text.length - at >= last.length && text.endsWith(last);
 }
 
 type Reads = TargetReads & ListServices;
@@ -225,16 +182,12 @@ async function countMatched(reads: TargetReads, aim: Aim): Promise<number | unde
 async function countWithoutVersion(reads: Reads, aim: Aim): Promise<number | undefined> {
   const { firmwareVersion, ...others } = Object.fromEntries(filtersOf(aim.target));
   const rest = { ...aim, target: { filter: others } };
-  if (firmwareVersion === undefined || hasPattern(rest)) return undefined;
+  if (firmwareVersion === undefined) return undefined;
   // Every version contains the empty text.
   return (await countListed(reads, rest)) - (await countListed(reads, rest, { firmwareVersion: '' }));
 }
 
-function hasPattern({ target }: Aim): boolean {
-  return filtersOf(target).some(([name, value]) => isPattern(name, value));
-}
-
-/** How many devices a filter without a pattern, or an organization, stands for; `more` are filters as a list takes them. */
+/** How many devices a filter or an organization stands for; `more` are filters as a list takes them. */
 async function countListed(reads: Reads, aim: Aim, more: { firmwareVersion?: string } = {}): Promise<number> {
   const query = { ...(await queryOf(reads, aim)), ...more, results: false };
   return (await list(reads, callerOf(aim), deviceListing, query)).meta?.count ?? 0;
@@ -246,10 +199,7 @@ export async function countOthers(reads: Reads, aim: Aim, taken: number): Promis
   // These name devices of the template alone.
   if (ids || filtersOf(aim.target).some(([name]) => name === 'deviceTemplateId')) return 0;
   const any = { ...aim, deviceTemplateId: undefined };
-  if (!hasPattern(any)) return Math.max(0, (await countListed(reads, any)) - taken);
-  let count = 0;
-  for await (const page of pagesOf(reads, any)) count += page.length;
-  return Math.max(0, count - taken);
+  return Math.max(0, (await countListed(reads, any)) - taken);
 }
 
 /** Where a device is in the order in which a rollout takes devices up: even for any part of them, from 0 to 2^32 - 1. */

@@ -9,7 +9,7 @@ import { longColumns } from '../../../db/registry/records/by-table.ts';
 import type { Match } from '../../../db/registry/records/columns.ts';
 import { presenceNames } from '../../../db/registry/records/devices.ts';
 import type { Row } from '../../../db/registry/records.ts';
-import { contains, countOfWord, isWord, rowsWithText } from '../../../db/registry/text.ts';
+import { contains, countOfWord, isLike, isWord, literalOf, rowsWithText } from '../../../db/registry/text.ts';
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import type { CompiledFilter } from '../../entity/filters/compiled.ts';
@@ -303,12 +303,15 @@ function rowsOf(search: Search, [name, match]: ListFilter): Rows | undefined {
     const rows = sql<{ row: number }>`select "row" from (${rowsWithText(search.account, text, name)} limit ${limit})`;
     return { rows, isExact: name === 'name' && isWord(text) };
   }
-  if (name === 'serialNumber' && match === 'partial')
-    return text === '' ? undefined : { rows: rowsWithText(search.account, text), isExact: isWord(text) };
+  if (name === 'serialNumber' && match === 'partial') {
+    const literal = literalOf(text);
+    if (literal === '') return undefined;
+    return { rows: rowsWithText(search.account, literal), isExact: literal === text && isWord(text) };
+  }
   const live = sql`select "row" from "devices" where ${isOfAccount(search)}`;
   if (name !== 'firmwareVersion') return { rows: sql`${live} and ${condition(name, match, value)}`, isExact: true };
   const ofAccount = sql`"accountId" = ${search.asked.caller.accountId}`;
-  const versions = sql`select "firmwareVersion" from "firmwareVersionCounts" where ${ofAccount} and ${contains(name, text)}`;
+  const versions = sql`select "firmwareVersion" from "firmwareVersionCounts" where ${ofAccount} and ${isLike(name, text)}`;
   return { rows: sql`${live} and "firmwareVersion" in (${versions})`, isExact: true };
 }
 

@@ -7,13 +7,13 @@ import { deviceListing } from './device.ts';
 import { compileDeviceFilter, type FilterServices } from './filter.ts';
 import { deviceIds } from './search.ts';
 
-export const { filters, partial: partialFilters } = bodyFilters(deviceListing);
+export const { filters, partial } = bodyFilters(deviceListing);
 
 /** `filter` of a body that selects what GET /devices would list. */
 export const selectionFilter = Type.Object(filters, {
   additionalProperties: false,
   minProperties: 1,
-  description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partialFilters.join(' and ')} match where they contain the text, ignoring case, the others where they are equal. All devices that it selects now are rows of the job.`,
+  description: `At least one of ${Object.keys(filters).join(', ')}, as in GET /devices: all must match; ${partial.join(' and ')} match where they contain the text, ignoring case, or are like it where it has a *, which stands for any text; the others where they are equal. All devices that it selects now are rows of the job.`,
 });
 
 /** The same, or a text. */
@@ -23,6 +23,14 @@ export const selection = Type.Union([selectionFilter, filterText]);
 export interface Selection {
   filter?: Readonly<Record<string, unknown>> | string | undefined;
   fleetId?: string | undefined;
+}
+
+/** @throws PlatformError 400/106 for a text of a filter that is empty or has only stars. */
+export function demandNotEmpty(filter: Readonly<Record<string, unknown>>, path = 'filter'): void {
+  // A shell variable that is not set must not select everything.
+  for (const [name, value] of Object.entries(filter))
+    if (typeof value === 'string' && value.replaceAll('*', '').trim() === '')
+      throw invalid(`${path}.${name}`, 'must not be empty');
 }
 
 /**
@@ -37,9 +45,7 @@ export async function selectionQuery(
   const { accountId } = caller;
   if (fleetId !== undefined) throw unknownReference('fleetId');
   if (typeof filter === 'string') return { accountId, filter: await compileDeviceFilter(services, caller, filter) };
-  // A shell variable that is not set must not select everything.
-  for (const [name, value] of Object.entries(filter))
-    if (typeof value === 'string' && value.trim() === '') throw invalid(`filter.${name}`, 'must not be empty');
+  demandNotEmpty(filter);
   demandBelow(filter, 'filter.below');
   return { ...filter, accountId, filter: undefined };
 }
