@@ -15,7 +15,7 @@ export function filtersOf<T extends EntityTable>({ listing, query, state }: Aske
   return state === 'trash' ? [] : matchesOf(listing).filter(([name]) => query[name] !== undefined);
 }
 
-/** What rows must be to be listed. @throws PlatformError 400/106 for a filter value that can be none. */
+/** What rows must be to be listed, besides what an expression says. @throws PlatformError 400/106 for a filter value that can be none. */
 export function conditionsOf<T extends EntityTable>(db: Db, asked: AskedList<T>): Expression<SqlBool>[] {
   const { caller, listing, query, state } = asked;
   const { within = {}, before = {}, reach } = listing;
@@ -28,7 +28,6 @@ export function conditionsOf<T extends EntityTable>(db: Db, asked: AskedList<T>)
       query[name] === undefined ? [] : [sql<SqlBool>`${sql.ref(column)} < ${instant(name, query[name])}`],
     ),
     ...filtersOf(asked).map(([name, match]) => condition(name, match, query[name])),
-    ...(query.filter ? [query.filter.condition] : []),
   ];
 }
 

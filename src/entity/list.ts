@@ -8,6 +8,7 @@ import type { Caller } from '../core/caller.ts';
 import { invalid, PlatformError } from '../core/errors.ts';
 import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
 import { laneOf } from '../core/limits/lanes.ts';
+import { matchesOfFilter, orderBy } from './filters/slices.ts';
 import { conditionsOf } from './list-filters.ts';
 import type { AskedList, Listing, ListQuery, Matches, SearchServices, WantedPage } from './list-query.ts';
 import { type ListServices, type PageOfRows, type RowPlace, type RowSlices, readSlices } from './row-slices.ts';
@@ -59,11 +60,20 @@ export async function list<T extends EntityTable>(
 }
 
 function plainSearch<T extends EntityTable>(services: SearchServices, asked: AskedList<T>): Promise<Matches> {
+  const { caller, listing, query } = asked;
+  const { table, defaultSort } = listing;
   const db = services.registry.query;
-  const matching = shared(db)
-    .selectFrom(named(asked.listing.table))
-    .where(allOf(conditionsOf(db, asked)));
-  return matchesIn(services, asked.caller, { matching, key: 'id', long: longColumns(asked.listing.table) });
+  const [listed, long] = [allOf(conditionsOf(db, asked)), longColumns(table)];
+  if (query.filter) {
+    const from = sql`from ${sql.table(table)} where ${listed}`;
+    const read = <R>(wanted: RawBuilder<R>) => services.readers.read(laneOf(caller), wanted.compile(db));
+    return matchesOfFilter({ table, bytes: bytesOf(long), read }, query.filter, {
+      toAll: { from, by: orderBy([defaultSort, 'id']) },
+      toPage: ({ order, sortOrder }) => ({ from, by: orderBy(order, sortOrder) }),
+    });
+  }
+  const matching = shared(db).selectFrom(named(table)).where(listed);
+  return matchesIn(services, caller, { matching, key: 'id', long });
 }
 
 /** Everything that matches a query, found by its own means. */

@@ -35,6 +35,7 @@ import type { Revoked } from '../ports/revocations.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
+import { compileOwnFilter } from './filters.ts';
 import { organizationShape, readableOrganizations, showOrganization } from './organizations.ts';
 import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.ts';
 
@@ -75,6 +76,7 @@ const expandQuery = {
 type Expand = { expand?: string };
 
 const listing = listingOf('endUsers', endUserColumns, { sorts: ['accountId'], reach: 'organizationId' });
+const filtered = { kind: 'endUsers', columns: endUserColumns, template: 'endUserTemplateId' } as const;
 
 type Services = RegistryContext & { invitations: Invitations };
 
@@ -115,6 +117,7 @@ export function endUserRoutes(app: App, all: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
+    list: { compile: (caller, filter) => compileOwnFilter(ctx, caller, filter, filtered) },
     trash: {
       errors: ['unknownReference', 'userExists'],
       recover: (caller, before, version) => recoverOne(ctx, caller, before, version),

@@ -48,6 +48,7 @@ import type { RegistryContext } from './context.ts';
 import { deviceCounts } from './devices/counts.ts';
 import { topOf, treeChanged } from './devices/possession.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
+import { compileOwnFilter } from './filters.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
 import { countTrees, treeCounts } from './tree-counts.ts';
 
@@ -90,6 +91,8 @@ const expandQuery = {
 type Expand = { expand?: string; count?: string; counts?: boolean };
 
 const listing = listingOf('organizations', organizationColumns, { sorts: ['accountId'], reach: 'id' });
+
+const filtered = { kind: 'organizations', columns: organizationColumns, template: 'organizationTemplateId' } as const;
 
 /** In the trash an organization is reached through its parent. */
 const trashListing: Listing<'organizations'> = { ...listing, reach: 'parentId' };
@@ -141,6 +144,7 @@ export function organizationRoutes(app: App, ctx: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { errors: ['constraint'], run: (caller, found, version) => remove(ctx, caller, found, version) },
+    list: { compile: (caller, filter) => compileOwnFilter(ctx, caller, filter, filtered) },
     trash: {
       listing: trashListing,
       errors: ['unknownReference', 'tooDeep'],

@@ -419,6 +419,81 @@ t.test('a filter never leaves the reach of its caller, nor tells of what is outs
   t.match(below, { status: 400, body: { error: { details: [{ path: 'below' }] } } });
 });
 
+t.test(
+  'organizations and end-users are filtered by their columns, fields and custom fields, within the reach',
+  async (t) => {
+    const { accountId } = service;
+    const template = (path: string, wrapper: string) => make(path, wrapper, { name: service.unique('T') });
+    const organizationTemplateId = (await template('/organizations/templates', 'organizationTemplate')).id;
+    const endUserTemplateId = (await template('/end-users/templates', 'endUserTemplate')).id;
+    for (const [name, fieldType] of [
+      ['segment', 'string'],
+      ['seats', 'int'],
+    ])
+      await make('/organizations/custom-fields', 'organizationField', { organizationTemplateId, name, fieldType });
+    const badge = { endUserTemplateId, name: 'badge', fieldType: 'int' };
+    await make('/end-users/custom-fields', 'endUserField', badge);
+    const place = (name: string, more: object) =>
+      make('/organizations', 'organization', { name, organizationTemplateId, ...more });
+    const top = await place('filtered top', { segment: 'Gold', seats: 9, city: 'Ülm' });
+    const low = await place('filtered low', { segment: 'gold', seats: 10, parentId: top.id });
+    await place('filtered other', { segment: 'iron', city: 'Bonn' });
+    for (const [n, organizationId] of [top.id, low.id, low.id].entries())
+      await make('/end-users', 'endUser', { organizationId, endUserTemplateId, badge: n, name: `Person ${n}` });
+
+    const ask = (kind: 'organizations' | 'end-users', filter: string, token = service.admin, more = {}) => {
+      const query = new URLSearchParams({ accountId, pageSize: '1000', filter, ...more });
+      return service.http('GET', `/api/v1/${kind}?${query}` as '/api/v1/organizations', { token });
+    };
+    const names = async (kind: 'organizations' | 'end-users', filter: string, token?: string, more?: object) => {
+      const { status, body, text } = await ask(kind, filter, token, more);
+      deepStrictEqual(status, 200, `${filter}: ${text}`);
+      const lists = Object.values(body as object) as { results: { name: string }[] }[];
+      return lists.flatMap(({ results }) => results.map(({ name }) => name));
+    };
+    const [topName, lowName, otherName] = ['filtered top', 'filtered low', 'filtered other'];
+    for (const [filter, found] of [
+      ['fields.segment eq "GOLD"', [lowName, topName]],
+      ['fields.seats gt 9', [lowName]],
+      ['name sw "filtered" and not (fields.seats pr)', [otherName]],
+      ['city eq "ülm" or fields.city eq "Bonn"', [otherName, topName]],
+      [`parentId eq "${top.id}"`, [lowName]],
+      ['name co "filtered" and created gt "-PT1H" and parentId eq null', [otherName, topName]],
+    ] as const)
+      t.same(await names('organizations', filter), found, filter);
+    const sorted = { sortOrder: 'desc', parentId: 'null', pageSize: '1', page: '2' };
+    t.same(
+      await names('organizations', 'name sw "filtered"', service.admin, sorted),
+      [otherName],
+      'pages and old filters',
+    );
+    const { body } = await ask('organizations', 'fields.seats gt 9', service.admin, { parentId: top.id });
+    t.match(body, { organizations: { meta: { count: 1, scanned: 1 } } });
+    t.same(await names('end-users', 'fields.badge ge 1'), ['Person 1', 'Person 2']);
+    t.same(await names('end-users', `organizationId eq "${low.id}" and name ew "2"`), ['Person 2']);
+
+    const { token } = await service.endUser(low.id);
+    t.same(await names('organizations', 'name pr', token), [lowName]);
+    t.same(await names('organizations', 'not (fields.segment eq "nothing")', token), [lowName]);
+    t.same(await names('end-users', 'fields.badge pr', token), ['Person 1', 'Person 2']);
+    const foreign = await template('/end-users/templates', 'endUserTemplate');
+    const hushed = { endUserTemplateId: foreign.id, name: 'hushed', fieldType: 'int' };
+    await make('/end-users/custom-fields', 'endUserField', hushed);
+    for (const [kind, filter, message, asker] of [
+      ['organizations', 'fields.segmnt pr', /Is fields.segment meant/],
+      ['organizations', 'fields.badge pr', /is unknown/],
+      ['organizations', 'serialNumber pr', /is unknown/],
+      ['organizations', ' ', /./],
+      ['end-users', 'fields.hushed pr', /is unknown/, token],
+      ['end-users', 'fields.hushd pr', /Is fields.hushed meant/],
+    ] as const)
+      t.match(await ask(kind, filter, asker), {
+        status: 400,
+        body: { error: { code: 106, details: [{ path: 'filter', message }] } },
+      });
+  },
+);
+
 t.test('what people see of a device begins with their possession of it, in filters too', async (t) => {
   const [upper, other] = [await service.organization(), await service.organization()];
   const { id, version } = await make('/devices', 'device', { serialNumber: 'owned-1', organizationId: other.id });
@@ -528,7 +603,10 @@ t.test('a star stands for any text in filters of lists, jobs and rollouts alike'
   t.match(stars, { status: 400, body: { error: { code: 106, details: [{ path: 'filter.serialNumber' }] } } });
   await make('/organizations', 'organization', { name: 'Star of the north' });
   const organizations = new URLSearchParams({ accountId, name: 'star*north' });
-  const { organizations: named } = await service.ok('GET', `/api/v1/organizations?${organizations}` as '/api/v1/organizations');
+  const { organizations: named } = await service.ok(
+    'GET',
+    `/api/v1/organizations?${organizations}` as '/api/v1/organizations',
+  );
   t.match(named.results, [{ name: 'Star of the north' }]);
 });
 

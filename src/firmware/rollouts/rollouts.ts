@@ -17,8 +17,9 @@ import { readNew } from '../../entity/columns.ts';
 import { demandBelow } from '../../entity/list-query.ts';
 import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import type { Audit } from '../../operations/audit/index.ts';
-import { compileDeviceFilter, type FilterServices } from '../../registry/devices/filter.ts';
+import { compileDeviceFilter } from '../../registry/devices/filter.ts';
 import { demandNotEmpty } from '../../registry/devices/selection.ts';
+import type { FilterServices } from '../../registry/filters.ts';
 import type { DownlinkContext } from '../context.ts';
 import { changeRollout, openDevices, settleRollout, supersede } from './deliveries.ts';
 import {

@@ -2,129 +2,42 @@
 import { type RawBuilder, sql } from 'kysely';
 import { accountKey } from '../../../db/registry/account-key.ts';
 import type { Db } from '../../../db/registry/index.ts';
-import type { Columns, Match } from '../../../db/registry/records/columns.ts';
+import type { Match } from '../../../db/registry/records/columns.ts';
 import { deviceColumns, presenceNames } from '../../../db/registry/records/devices.ts';
 import { organizationColumns } from '../../../db/registry/records/organizations.ts';
 import { templateColumns } from '../../../db/registry/records/templates.ts';
 import { rowsWithText } from '../../../db/registry/text.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
-import type { Access } from '../../core/access.ts';
 import { type Caller, isAccountWide } from '../../core/caller.ts';
-import type { Clock } from '../../core/clock.ts';
-import { nearName } from '../../core/formats/near-names.ts';
-import { laneOf } from '../../core/limits/lanes.ts';
 import type { EntityKind } from '../../core/rights.ts';
-import {
-  type Attribute,
-  type Attributes,
-  CompiledFilter,
-  type FilterTree,
-  type FoundRows,
-  readTree,
-} from '../../entity/filters/compiled.ts';
-import {
-  type Condition,
-  dateOperand,
-  degreesOperand,
-  flagOperand,
-  numberOperand,
-  type Operand,
-  textOperand,
-  versionOperand,
-} from '../../entity/filters/operands.ts';
+import type { Attribute, FoundRows } from '../../entity/filters/compiled.ts';
+import { type Condition, dateOperand, type Operand, textOperand } from '../../entity/filters/operands.ts';
 import { atOrBelow, inReach } from '../../entity/list-filters.ts';
-import type { SearchServices } from '../../entity/list-query.ts';
-import { builtInFields, type FieldKind, fieldTypes } from '../../entity/values.ts';
+import {
+  type Asked as AskedOf,
+  compileFilter,
+  type FilterServices,
+  filterable,
+  type Named,
+  type Owner,
+  operandOf,
+  ownFields,
+  type Where,
+} from '../filters.ts';
 
-export type FilterServices = SearchServices & { access: Access; clock: Clock };
-type Asked = FilterServices & { caller: Caller; account: string; now: number };
-type Named = readonly [name: string, attribute: Attribute];
-type Where = NonNullable<Attribute['where']>;
-
-/** Custom fields that have a name in some letter case, of all templates of a kind together. */
-interface NamedField {
-  kind: FieldKind;
-  name: string;
-  fieldType: string;
-}
-/** Names that a hint may come from. */
-const maxHints = 1000;
+type Asked = AskedOf & { account: string };
 
 /** @throws PlatformError 400/106 naming `filter`, for what is no filter of devices; 429 while too many reads wait. */
-export async function compileDeviceFilter(services: FilterServices, caller: Caller, text: string) {
-  const tree = readTree(text);
-  const asked = { ...services, caller, account: accountKey(caller.accountId), now: services.clock.now() };
-  return CompiledFilter.compile(tree, await attributesOf(asked, tree));
+export function compileDeviceFilter(services: FilterServices, caller: Caller, text: string) {
+  return compileFilter(services, caller, text, (given) => {
+    const asked = { ...given, account: accountKey(caller.accountId) };
+    const owners = ownersOf(asked);
+    return { own: [...columnsOfDevices(asked, owners[0]), ...noted(asked)], owners };
+  });
 }
 
-async function attributesOf(asked: Asked, { terms }: FilterTree): Promise<Attributes> {
-  const owners = ownersOf(asked);
-  const known = [
-    ...columnsOfDevices(asked),
-    ...noted(asked),
-    ...owners.flatMap((owner) => attributesOfOwner(asked, owner)),
-  ];
-  const byName = new Map(known.map(([name, attribute]) => [name.toLowerCase(), attribute]));
-  const names = [...new Set(terms.flatMap(({ path }) => path.names.slice(1).join('.') || []))];
-  const fields =
-    names.length === 0 ? [] : await customFields(asked, sql`fold("name") in (${sql.join(names.map(fold))})`);
-  return {
-    find([first = '', ...rest]) {
-      const name = rest.join('.');
-      const builtIn = byName.get([first, ...rest].join('.').toLowerCase());
-      const owner = owners.find(({ prefix }) => prefix === first.toLowerCase());
-      return (
-        builtIn ??
-        (owner &&
-          customAttribute(
-            asked,
-            owner,
-            fields.filter((one) => fold(one.name) === fold(name)),
-          ))
-      );
-    },
-    async hint(path) {
-      const all = path.length > 1 ? await customFields(asked, sql`true`, maxHints) : [];
-      const custom = owners.flatMap(({ kind, prefix }) =>
-        all.flatMap((one) => (one.kind === kind ? [`${prefix}.${one.name}`] : [])),
-      );
-      const near = nearName(path.join('.'), [...known.map(([name]) => name), ...custom]);
-      if (near !== undefined) return `Is ${near} meant?`;
-      return `Known are ${known.map(([name]) => name).join(', ')}, and custom fields as fields.<name>.`;
-    },
-  };
-}
-
-/** Live custom fields of the account, as far as the caller reaches what has them. */
-function customFields(
-  { caller, readers, registry: { query } }: Asked,
-  condition: Condition,
-  limit = -1,
-): Promise<NamedField[]> {
-  const reached = isAccountWide(caller)
-    ? sql`true`
-    : sql`"templateId" in (select ${caller.accountId}
-        union select "deviceTemplateId" from "placedDeviceCounts"
-          where "accountId" = ${caller.accountId} and ${inReach(query, caller, 'organizationId')}
-        union select "organizationTemplateId" from "organizations" where ${inReach(query, caller, 'id')})`;
-  const found = sql<NamedField>`select distinct "kind", "name", "fieldType" from "customFields"
-    where "accountId" = ${caller.accountId} and "kind" in ('devices', 'deviceTemplates', 'organizations')
-      and "deleted" is null and ${condition} and ${reached} limit ${limit}`;
-  return readers.read(laneOf(caller), found.compile(query));
-}
-
-/** A row that has attributes and custom fields: the device, or a parent of it. */
-interface Owner {
-  prefix: 'fields' | 'template' | 'organization';
-  kind: FieldKind;
-  table: string;
-  /** What names the template of its custom fields. */
-  templateId: RawBuilder<unknown>;
-  columns: Columns;
-  where: Where;
-}
-
-function ownersOf(asked: Asked): Owner[] {
+/** The device, and its parents that the caller may read. */
+function ownersOf(asked: Asked): readonly [device: Owner, ...parents: Owner[]] {
   const { caller, access, registry } = asked;
   const parent =
     (table: string, column: string, more: Condition): Where =>
@@ -152,80 +65,13 @@ function ownersOf(asked: Asked): Owner[] {
   return [device, template, organization];
 }
 
-function attributesOfOwner({ now }: Asked, { prefix, kind, table, columns, where }: Owner): Named[] {
-  const named = (name: string, operand: Operand): Named => [`${prefix}.${name}`, { operands: [operand], where }];
-  const ofColumns = Object.entries(prefix === 'fields' ? {} : { ...common, ...filtersOf(columns) });
-  return [
-    ...ofColumns.map(([name, match]) => named(name, operandOf(name, match, sql.ref(`${table}.${name}`), now))),
-    ...builtInFields[kind].map(({ name, type }) =>
-      named(name, fieldOperand(name, type, sql`json_extract(${sql.ref(`${table}.fields`)}, ${`$.${name}`})`, now)),
-    ),
-  ];
-}
-
-/** What all kinds have. */
-const common: Record<string, Match> = { id: 'exact', created: 'date', lastModified: 'date' };
-
-function filtersOf(columns: Columns): Record<string, Match> {
-  const marked = Object.entries(columns).flatMap(([name, { marks }]) => (marks.filter ? [[name, marks.filter]] : []));
-  return Object.fromEntries(marked) as Record<string, Match>;
-}
-
-function operandOf(name: string, match: Match, value: RawBuilder<unknown>, now: number): Operand {
-  if (name === 'firmwareVersion') return versionOperand(value);
-  if (match === 'flag') return flagOperand(value);
-  if (match === 'date' || match === 'since') return dateOperand(value, now);
-  return match === 'latitude' || match === 'longitude' ? degreesOperand(value) : textOperand(value);
-}
-
-function fieldOperand(name: string, type: string, value: RawBuilder<unknown>, now: number): Operand {
-  const form = sql<string>`fold(${value})`;
-  if (name === 'deviceVersion') return versionOperand(value, form);
-  if (type === 'datetime') return dateOperand(sql`instant(${value})`, now);
-  if (type === 'lat' || type === 'long') return degreesOperand(value);
-  if (type === 'boolean') return flagOperand(value);
-  return type === 'int' || type === 'float' ? numberOperand(value) : textOperand(value, form);
-}
-
-/** How types of custom fields are stored; all others are texts. */
-const stored: Record<string, readonly string[]> = {
-  boolean: ['true', 'false'],
-  int: ['integer'],
-  float: ['integer', 'real'],
-  datetime: ['text'],
-  lat: ['text'],
-  long: ['text'],
-};
-
-/** A custom field, which several templates may have, with different types: the one of the template of each row counts. */
-function customAttribute({ now }: Asked, owner: Owner, named: readonly NamedField[]): Attribute | undefined {
-  const fields = named.filter(({ kind }) => kind === owner.kind);
-  if (fields.length === 0) return undefined;
-  const [values, path] = [sql.ref(`${owner.table}.fields`), sql`'$."' || "customFields"."id" || '"'`];
-  const types = new Set(fields.map(({ fieldType }) => (fieldType in stored ? fieldType : 'text')));
-  const operands = [...types].map((type) => {
-    const same = type in stored ? [type] : fieldTypes.filter((one) => !(one in stored));
-    const isStored = sql`json_type(${values}, ${path}) in (${sql.join(stored[type] ?? ['text'])})`;
-    const value = sql`case when "customFields"."fieldType" in (${sql.join(same)}) and ${isStored}
-      then json_extract(${values}, ${path}) end`;
-    return fieldOperand('', type, value, now);
-  });
-  const names = [...new Set(fields.map(({ name }) => name))];
-  return {
-    operands,
-    where: (condition) =>
-      owner.where(sql`exists (select 1 from "customFields" where "customFields"."templateId" = ${owner.templateId}
-        and "customFields"."name" in (${sql.join(names)}) and "customFields"."deleted" is null and ${condition})`),
-  };
-}
-
 /** What the filters of lists compare in the same way. */
 const listed = ['deviceTemplateId', 'organizationId', 'provisioningState', 'connected', 'silent'];
 const presence: readonly string[] = presenceNames;
 
-function columnsOfDevices(asked: Asked): Named[] {
+function columnsOfDevices(asked: Asked, device: Owner): Named[] {
   const { now } = asked;
-  const columns = Object.entries({ ...common, ...filtersOf(deviceColumns) }).map(([name, match]): Named => {
+  const columns = Object.entries(filterable(deviceColumns)).map(([name, match]): Named => {
     const operandFor = (value: RawBuilder<unknown>) => operandOf(name, match, value, now);
     const rows: Attribute['rows'] = (operator, value) => {
       const condition = operandFor(sql.ref(name)).compare(operator, value);
@@ -236,16 +82,9 @@ function columnsOfDevices(asked: Asked): Named[] {
       { operands: [operandFor(columnOf(asked, name))], ...(listed.includes(name) && { listFilter: name }), rows },
     ];
   });
-  const [device] = ownersOf(asked);
-  const fields = device ? attributesOfOwner(asked, device) : [];
   const rows: Attribute['rows'] = (operator, value) => rowsOfText(asked, 'name', operator, String(value));
-  return [
-    ...columns,
-    ...fields.map(([name, attribute]): Named => {
-      const own = name.slice(name.indexOf('.') + 1);
-      return [own, own === 'name' ? { ...attribute, rows } : attribute];
-    }),
-  ];
+  const fields = ownFields(asked, device);
+  return [...columns, ...fields.map(([name, field]): Named => [name, name === 'name' ? { ...field, rows } : field])];
 }
 
 /** A column as the caller sees it. */

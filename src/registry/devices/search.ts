@@ -13,6 +13,7 @@ import { contains, countOfWord, isLike, isWord, literalOf, rowsWithText } from '
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import { laneOf } from '../../core/limits/lanes.ts';
 import type { CompiledFilter } from '../../entity/filters/compiled.ts';
+import { few, matchesOfFilter, orderBy, slicesOf, type Way } from '../../entity/filters/slices.ts';
 import { allOf, bytesOf } from '../../entity/list.ts';
 import { atOrBelow, condition, filtersOf, inReach } from '../../entity/list-filters.ts';
 import {
@@ -35,11 +36,8 @@ const countedByVersion = ['deviceTemplateId', 'provisioningState', 'firmwareVers
 const defaultSort = 'serialNumber';
 const presence: readonly string[] = presenceNames;
 
-/** Rows that an index finds for one filter, if they are to be told from others; and devices that are looked up to be sorted. */
+/** Rows that an index finds for one filter, if they are to be told from others. */
 const maxRows = 50_000;
-const few = 5000;
-/** Comparisons of a filter that a thread makes before it is another account's turn: some 50 ms. */
-const comparisonsAtOnce = 20_000;
 const fewNamed = 1000;
 /** The rows that an index has of a filter; `isExact` where every one of them matches. */
 interface Rows {
@@ -69,9 +67,14 @@ interface Search {
 /** The devices that a list matches. @throws PlatformError 400/106 for a filter value that can be none. */
 export async function searchDevices(services: SearchServices, asked: AskedList<'devices'>): Promise<Matches> {
   const search = listSearch(services, asked);
+  const { read, rest } = search;
   const known = await knownCount(search);
-  if (search.rest) return filtered(search, search.rest, known);
-  const ways = await waysOf(search, search.filters.length === 1 && isEverywhere(search) ? known : undefined);
+  const ways = await waysOf(search, !rest && search.filters.length === 1 && isEverywhere(search) ? known : undefined);
+  if (rest) {
+    const toPage = (wanted: WantedPage, count: number) => wayToPage(search, ways, wanted, count);
+    const source = { table: 'devices', bytes: bytesOfRow, read } as const;
+    return matchesOfFilter(source, rest, { toAll: wayToAll(search, ways), toPage }, known);
+  }
   const count = known ?? (await countOf(search, ways));
   return { count, places: async (wanted) => (count === 0 ? [] : search.read(pageOf(search, ways, wanted, count))) };
 }
@@ -101,76 +104,13 @@ export async function deviceIds(
   return ids.map(({ id }) => id);
 }
 
-/**
- * What a filter matches that no index tells by itself: devices are read one by one, some thousand in a turn. `known` is how many match.
- */
-async function filtered(search: Search, rest: CompiledFilter, known: number | undefined): Promise<Matches> {
-  const ways = await waysOf(search);
-  const matches = { count: known ?? 0, scanned: 0, ids: [] as string[] };
-  if (known === undefined || known <= few) {
-    matches.count = 0;
-    for await (const { ids, looked } of slicesOf(search, rest, wayToCount(search, ways))) {
-      matches.count += ids.length;
-      if (known === undefined) matches.scanned += looked;
-      if (matches.ids.length <= few) matches.ids.push(...ids);
-    }
-  }
-  const { count, scanned } = matches;
-  const places = async (wanted: WantedPage) => {
-    const { offset, limit } = wanted;
-    const { from, by } = wayToPage(search, ways, wanted, count);
-    if (count <= few) return search.read(placesOf(matches.ids, by, wanted));
-    const ids: string[] = [];
-    for await (const slice of slicesOf(search, rest, { from, by })) {
-      ids.push(...slice.ids);
-      if (ids.length >= offset + limit) break;
-    }
-    return search.read(placesOf(ids.slice(offset, offset + limit), by, { offset: 0, limit }));
-  };
-  return { count, scanned, places };
-}
-
-function placesOf(
-  ids: readonly string[],
-  by: RawBuilder<unknown>,
-  { offset, limit }: Pick<WantedPage, 'offset' | 'limit'>,
-) {
-  return sql<RowPlace>`select "id", ${bytesOfRow} as "bytes" from "devices"
-    where "id" in (select value from json_each(${JSON.stringify(ids)})) order by ${by} limit ${limit} offset ${offset}`;
-}
-
-/** The devices among which a filter is decided, and their order; without one it is that of ids, from after `after`. */
-interface Way {
-  from: RawBuilder<unknown>;
-  by?: RawBuilder<unknown>;
-  after?: string;
-}
-
-/** The ids of what matches in each slice, and how many devices were looked at. */
-async function* slicesOf(search: Search, rest: CompiledFilter, { from, by, after = '' }: Way) {
-  const limit = Math.ceil(comparisonsAtOnce / rest.terms);
-  for (let offset = 0, last = after; ; offset += limit) {
-    // The order of ids goes on where it ended, which spares going past those that have been looked at.
-    const place = by
-      ? sql`order by ${by} limit ${limit} offset ${offset}`
-      : sql`and "id" > ${last} order by "id" limit ${limit}`;
-    const [slice] = await search.read(sql<{ ids: string; looked: number; last: string }>`
-      select json_group_array("id") filter (where "matches") as "ids", count(*) as "looked", max("id") as "last"
-      from (select "id", ${rest.condition} as "matches" ${from} ${place})`);
-    if (!slice) return;
-    yield { ids: JSON.parse(slice.ids) as string[], looked: slice.looked };
-    if (slice.looked < limit) return;
-    last = slice.last;
-  }
-}
-
 /** The shortest way to all that may match. */
-function wayToCount(search: Search, { sets, index }: Ways): Way {
+function wayToAll(search: Search, { sets, index }: Ways): Way {
   const ways = { sets: sets.filter(({ size }) => size <= maxRows), index };
   const set = byFew(search, ways);
   if (set) return { from: set };
   if (!index) return { from: byIndex(search, ways, 'id') };
-  return { from: byIndex(search, ways, index.name), by: sql`${sql.ref(index.name)}, ${sql.ref(defaultSort)}, "row"` };
+  return { from: byIndex(search, ways, index.name), by: orderBy([index.name, defaultSort, 'row']) };
 }
 
 /** A device that one text finds. */
@@ -457,7 +397,7 @@ const bytesOfRow = bytesOf(longColumns('devices'));
 /** How a page is read: few are looked up and sorted, others are met in order. */
 function wayToPage(search: Search, ways: Ways, { order: [sort = defaultSort], sortOrder }: WantedPage, count: number) {
   const order = [sort, ...(ordered.includes(sort) ? [defaultSort] : []), 'row'];
-  const by = sql.join(order.map((name) => sql`${sql.ref(name)} ${sql.raw(sortOrder)}`));
+  const by = orderBy(order, sortOrder);
   const { index } = ways;
   const sets = ways.sets.filter(({ size }) => size <= maxRows);
   const isInIndex = index && ((sort === defaultSort && index.hasOrder) || (sets.length === 0 && count <= few));

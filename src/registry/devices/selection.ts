@@ -3,8 +3,9 @@ import { Type } from 'typebox';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, unknownReference } from '../../core/errors.ts';
 import { bodyFilters, demandBelow, filterText, type ListQuery, type SearchServices } from '../../entity/list-query.ts';
+import type { FilterServices } from '../filters.ts';
 import { deviceListing } from './device.ts';
-import { compileDeviceFilter, type FilterServices } from './filter.ts';
+import { compileDeviceFilter } from './filter.ts';
 import { deviceIds } from './search.ts';
 
 export const { filters, partial } = bodyFilters(deviceListing);
