@@ -1,5 +1,5 @@
 /** What a list matches as conditions of SQL: its filters, and the reach of its caller. */
-import { type Expression, type SqlBool, sql } from 'kysely';
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
 import type { Db } from '../../db/registry/index.ts';
 import type { Match } from '../../db/registry/records/columns.ts';
 import type { EntityTable } from '../../db/registry/records.ts';
@@ -31,14 +31,14 @@ export function conditionsOf<T extends EntityTable>(db: Db, asked: AskedList<T>)
   ];
 }
 
-/** Whether a row stands where a caller reaches that does not reach everything: at or below its organizations. */
-export function inReach(db: Db, caller: Caller, reach: string | undefined): Expression<SqlBool> {
+/** Whether a column, or an id, is of a place in the reach of a caller that does not reach everything: at or below its organizations. */
+export function inReach(db: Db, caller: Caller, reach: string | RawBuilder<unknown> | undefined): Expression<SqlBool> {
   const roots = caller.kind === 'endUser' ? caller.organizationIds : [];
   return reach === undefined ? sql<SqlBool>`1 = 0` : atOrBelow(db, roots, reach);
 }
 
-/** Whether the live organization that a column names is one of `roots` or below one. */
-export function atOrBelow(db: Db, roots: readonly string[], column: string): Expression<SqlBool> {
+/** Whether the live organization that a column names, or an id, is one of `roots` or below one. */
+export function atOrBelow(db: Db, roots: readonly string[], place: string | RawBuilder<unknown>): Expression<SqlBool> {
   if (roots.length === 0) return sql<SqlBool>`1 = 0`;
   const subtree = db
     .withRecursive('reach', (qc) =>
@@ -57,7 +57,7 @@ export function atOrBelow(db: Db, roots: readonly string[], column: string): Exp
     )
     .selectFrom('reach')
     .select('id');
-  return sql<SqlBool>`${sql.ref(column)} in (${subtree})`;
+  return sql<SqlBool>`${typeof place === 'string' ? sql.ref(place) : place} in (${subtree})`;
 }
 
 /** SQLite compares texts by their bytes, and none has larger ones. */

@@ -494,6 +494,39 @@ t.test(
   },
 );
 
+t.test('a list of what is below an organization tells people nothing of those above them', async (t) => {
+  const { accountId } = service;
+  const upper = await service.organization();
+  const lower = await make('/organizations', 'organization', { name: 'lowest', parentId: upper.id });
+  const { id: deviceTemplateId } = await deviceTemplate();
+  for (const [serialNumber, organizationId] of [
+    ['below-1', lower.id],
+    ['below-2', upper.id],
+  ])
+    await make('/devices', 'device', { serialNumber, deviceTemplateId, organizationId });
+  const { token } = await service.endUser(lower.id);
+  const ask = async (organizationId: string, as: string, more: Record<string, string> = {}) => {
+    const query = new URLSearchParams({ accountId, organizationId, below: 'true', ...more });
+    const { devices } = await service.ok('GET', `/api/v1/devices?${query}` as '/api/v1/devices', { token: as });
+    return [devices.meta.count, devices.results.map(({ serialNumber }) => serialNumber)];
+  };
+  const filters: Record<string, string>[] = [
+    {},
+    { serialNumber: 'below' },
+    { filter: 'serialNumber co "below"' },
+    { deviceTemplateId },
+  ];
+  for (const more of filters) {
+    t.same(await ask(lower.id, token, more), [1, ['below-1']]);
+    for (const id of [upper.id, newId(accountId)])
+      t.same(await ask(id, token, more), [0, []], 'above it, or not there');
+    t.same(await ask(upper.id, service.admin, more), [2, ['below-1', 'below-2']]);
+  }
+  const scanned = async (serialNumber: string) =>
+    (await answer(`serialNumber eq "${serialNumber}"`, {}, token)).body.devices.meta;
+  t.same(await scanned('below-2'), await scanned('below-9'), 'nor of devices that are elsewhere');
+});
+
 t.test('what people see of a device begins with their possession of it, in filters too', async (t) => {
   const [upper, other] = [await service.organization(), await service.organization()];
   const { id, version } = await make('/devices', 'device', { serialNumber: 'owned-1', organizationId: other.id });

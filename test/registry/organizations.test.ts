@@ -347,7 +347,9 @@ t.test(
     const serial = (await service.ok('GET', `/api/v1/devices/${ids[1]}`)).device.serialNumber;
     t.strictSame(await idsOf(`${below}&serialNumber=${encodeURIComponent(serial)}`), ids.slice(1, 2));
     const person = await service.endUser(middle.id);
-    t.strictSame(await idsOf(below, person.token), ids.slice(1).sort(), 'within the reach of the caller');
+    const belowMiddle = `organizationId=${middle.id}&below=true`;
+    t.strictSame(await idsOf(belowMiddle, person.token), ids.slice(1).sort(), 'within the reach of the caller');
+    t.strictSame(await idsOf(below, person.token), [], 'above it is nothing');
     const stranger = await service.endUser((await service.organization()).id);
     t.strictSame(await idsOf(below, stranger.token), []);
     for (const [query, wrong] of [

@@ -261,7 +261,11 @@ function reachOf({ db, asked }: Search): Expression<SqlBool>[] {
   const root = rootOf(asked);
   const below = root === undefined ? [] : [atOrBelow(db, [root], 'organizationId')];
   if (isAccountWide(caller)) return below;
-  if (caller.kind !== 'station') return [inReach(db, caller, 'organizationId'), ...below];
+  if (caller.kind !== 'station') {
+    // Where it asks above its reach, nothing is there: that devices of its own are below is not told.
+    const isReached = root === undefined ? [] : [inReach(db, caller, sql`${root}`)];
+    return [inReach(db, caller, 'organizationId'), ...isReached, ...below];
+  }
   // A station's own stand where it puts them.
   const { id, deviceTemplateId, organizationId } = caller;
   const own = sql<SqlBool>`"createdById" = ${id} and "deviceTemplateId" = ${deviceTemplateId} and "organizationId" is ${organizationId}`;
