@@ -11,10 +11,11 @@ import { type AttributePath, BadFilter, type Filter, parseFilter } from './parse
 /** Comparisons of one filter of a list. */
 const maxTerms = 50;
 
-/** Rows that an index finds: all that a term holds of. `isExact` where it holds of every one of them. */
+/** Rows that an index finds: all that a term holds of. `isExact` where it holds of every one of them; `count` of what triggers count. */
 export interface FoundRows {
   rows: RawBuilder<{ row: number }>;
   isExact: boolean;
+  count?: RawBuilder<{ count: number }>;
 }
 
 export interface Attribute {

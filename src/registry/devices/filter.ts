@@ -77,14 +77,29 @@ function columnsOfDevices(asked: Asked, device: Owner): Named[] {
       const condition = operandFor(sql.ref(name)).compare(operator, value);
       return condition && rowsOfColumn(asked, name, match, condition, operator, String(value));
     };
-    return [
-      name,
-      { operands: [operandFor(columnOf(asked, name))], ...(listed.includes(name) && { listFilter: name }), rows },
-    ];
+    const operand = operandFor(columnOf(asked, name));
+    const operands = [name === 'firmwareVersion' ? byVersions(asked, operand, operandFor(sql.ref(name))) : operand];
+    return [name, { operands, ...(listed.includes(name) && { listFilter: name }), rows }];
   });
   const rows: Attribute['rows'] = (operator, value) => rowsOfText(asked, 'name', operator, String(value));
   const fields = ownFields(asked, device);
   return [...columns, ...fields.map(([name, field]): Named => [name, name === 'name' ? { ...field, rows } : field])];
+}
+
+/** Many devices have one of few versions: the versions are compared, and not those of one device after another. */
+function byVersions(asked: Asked, operand: Operand, ofVersion: Operand): Operand {
+  const compare: Operand['compare'] = (operator, value) => {
+    const condition = ofVersion.compare(operator, value);
+    return (
+      condition && sql`"devices"."firmwareVersion" in (select "firmwareVersion" ${versionsWith(asked, condition)})`
+    );
+  };
+  return { ...operand, compare };
+}
+
+/** The versions that devices of the account have, and how many have each. */
+function versionsWith({ caller }: Asked, condition: Condition): RawBuilder<unknown> {
+  return sql`from "firmwareVersionCounts" where "accountId" = ${caller.accountId} and ${condition}`;
 }
 
 /** A column as the caller sees it. */
@@ -119,9 +134,9 @@ function rowsOfColumn(
     return { rows, isExact: true };
   }
   if (name === 'firmwareVersion') {
-    const versions = sql`select "firmwareVersion" from "firmwareVersionCounts"
-      where "accountId" = ${caller.accountId} and ${condition}`;
-    return { rows: sql`${live} and "firmwareVersion" in (${versions})`, isExact: true };
+    const versions = versionsWith(asked, condition);
+    const rows = sql<{ row: number }>`${live} and "firmwareVersion" in (select "firmwareVersion" ${versions})`;
+    return { rows, isExact: true, count: sql`select coalesce(sum("count"), 0) as "count" ${versions}` };
   }
   if (match !== 'date' && match !== 'since') return undefined;
   if (!presence.includes(name)) return { rows: sql`${live} and ${condition}`, isExact: true };

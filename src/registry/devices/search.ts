@@ -183,7 +183,9 @@ async function knownCount(search: Search): Promise<number | undefined> {
   if (asked.caller.kind === 'station') return undefined;
   if (search.rest) {
     const exact = filters.length === 0 && isEverywhere(search) ? search.rest.exactRows : undefined;
-    return exact && (await read(sql<{ count: number }>`select count(*) as "count" from (${exact.rows})`))[0]?.count;
+    if (!exact) return undefined;
+    const { count = sql<{ count: number }>`select count(*) as "count" from (${exact.rows})` } = exact;
+    return (await read(count))[0]?.count;
   }
   if (filters.every(([name]) => counted.includes(name))) return sumOf(search, filters, reachOf(search));
   const isAll = isEverywhere(search);
