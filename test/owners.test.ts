@@ -92,6 +92,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   deviceCounts: { because: derived },
   placedDeviceCounts: { because: derived },
   firmwareVersionCounts: { because: derived },
+  fieldValues: { within: 'devices', most: 20 },
   idempotentAnswers: { counts: ['entityBytes', 'idempotentBytes'], and: ['idempotentBytes'] },
   firmwarePackages: entity,
   firmwareFiles: { counts: ['entityBytes', 'firmwareBytes'], and: ['firmwareBytes'] },

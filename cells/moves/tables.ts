@@ -83,6 +83,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   deviceCounts: { where: own, left: byTriggers },
   placedDeviceCounts: { where: own, left: byTriggers },
   firmwareVersionCounts: { where: own, left: byTriggers },
+  fieldValues: { where: of('fieldId', 'customFields'), left: byTriggers },
   endUsers: { where: own },
   applications: { where: own },
   organizations: { where: own },

@@ -44,6 +44,7 @@ import * as kindsOfCodes from './0053-kinds-of-codes.ts';
 import * as support from './0054-support.ts';
 import * as goingBack from './0056-going-back.ts';
 import * as commandsOfJobs from './0063-commands-of-jobs.ts';
+import * as indexedFields from './0064-indexed-fields.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -173,6 +174,7 @@ export const registryMigrations: readonly Migration[] = [
     ...countText('sessions', 'browser', 1),
   ),
   commandsOfJobs,
+  indexedFields,
 ];
 
 /**

@@ -53,6 +53,7 @@ import type {
   ScimUserRecord,
   SessionRecord,
 } from './records/identity.ts';
+import type { FieldValueRecord } from './records/templates.ts';
 
 export type { EntityTable } from './records/by-table.ts';
 export { DateText, Id, Nullable, oneOf } from './records/columns.ts';
@@ -100,6 +101,7 @@ export interface Tables extends Omit<EntityTables, 'devices'> {
   deviceCounts: Static<typeof DeviceCountRecord>;
   placedDeviceCounts: Static<typeof PlacedDeviceCountRecord>;
   firmwareVersionCounts: Static<typeof FirmwareVersionCountRecord>;
+  fieldValues: Static<typeof FieldValueRecord>;
   idempotentAnswers: Static<typeof IdempotentAnswerRecord>;
   firmwareFiles: Static<typeof FirmwareFileRecord>;
   firmwareUploads: Static<typeof FirmwareUploadRecord>;

@@ -11,7 +11,7 @@ import { commonShape, listingOf, showCommon, showing, shownProperties } from '..
 import { entityRoutes } from '../entity/kind.ts';
 import { type Listing, type ListQuery, listSchema } from '../entity/list-query.ts';
 import { checkValue, type FieldKind, type FieldType, fieldTypes } from '../entity/values.ts';
-import { change, demandReference, insert, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
+import { change, demandReference, insert, inThread, recover, stamp, trash, writeAs } from '../entity/verbs.ts';
 import type { App } from '../http/app.ts';
 import type { RegistryContext } from './context.ts';
 import { deviceShape } from './devices/device.ts';
@@ -88,7 +88,17 @@ const properties = {
   ),
 };
 
-const givenShape = Type.Object({ accountId: Type.String(), ...properties });
+/** Of devices, which an account may have a million of. */
+const indexing = {
+  indexed: Type.Optional(
+    Type.Boolean({
+      description: 'Whether an index finds devices by it, so that a filter need not read them one by one.',
+    }),
+  ),
+};
+const maxIndexed = 20;
+
+const givenShape = Type.Object({ accountId: Type.String(), ...properties, ...indexing });
 /** Next to the template, where the kind has one. */
 type Given = Static<typeof givenShape>;
 
@@ -103,6 +113,18 @@ async function demandRoom(tx: Tx, limits: Limits, templateId: string, path: stri
     .where('deleted', 'is', null)
     .executeTakeFirstOrThrow();
   demandWithin(limits, 'customFields', Number(count), path);
+}
+
+/** @throws PlatformError 400/106 when a template has more indexed fields than it may have; inside the transaction that has added one. */
+async function demandIndexes(tx: Tx, { templateId, indexed }: Row<'customFields'>): Promise<void> {
+  if (indexed === 0) return;
+  const fields = tx.selectFrom('customFields').select((eb) => eb.fn.countAll<number>().as('count'));
+  const { count } = await fields
+    .where('templateId', '=', templateId)
+    .where('deleted', 'is', null)
+    .where('indexed', '=', 1)
+    .executeTakeFirstOrThrow();
+  if (Number(count) > maxIndexed) throw invalid('indexed', `is for at most ${maxIndexed} custom fields of a template`);
 }
 
 export function customFieldRoutes(app: App, ctx: RegistryContext): void {
@@ -152,6 +174,7 @@ class CustomFields {
       name: given.name,
       fieldType: given.fieldType as FieldType,
       description: given.description,
+      indexed: this.#kind.kind === 'devices' && given.indexed !== undefined ? Number(given.indexed) : undefined,
       required: given.required === undefined ? undefined : given.required === true || given.required === 'true' ? 1 : 0,
       default: given.default === undefined ? undefined : fallback === null ? null : String(fallback),
     };
@@ -160,9 +183,9 @@ class CustomFields {
   async create(caller: Caller, given: Given) {
     const ctx = this.#ctx;
     const { template } = this.#kind;
-    const { description = null, required = 0, default: fallback = null, ...set } = this.#readBody(given);
+    const { description = null, required = 0, indexed = 0, default: fallback = null, ...set } = this.#readBody(given);
     const parent = this.#templateOf(caller, given);
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const row = await writeAs(this.#writing({ indexed }), caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, parent, template.property);
       const made = await insert(tx, 'customFields', {
         ...stamp(ctx.clock, caller),
@@ -171,8 +194,10 @@ class CustomFields {
         ...set,
         description,
         required,
+        indexed,
         default: fallback,
       });
+      await demandIndexes(tx, made);
       await demandRoom(tx, ctx.config.limits, parent, template?.property ?? 'accountId');
       return made;
     });
@@ -189,16 +214,25 @@ class CustomFields {
     // Without a new default the stored one must match the type that the field has from now on.
     if (changes.default === undefined && before.default !== null)
       checkValue('default', changes.fieldType, before.default);
-    const row = await writeAs(ctx, caller, undefined, (tx) =>
-      change(tx, 'customFields', before.id, version, { caller, clock: ctx.clock }, changes),
-    );
+    const row = await writeAs(this.#writing(before, changes), caller, undefined, async (tx) => {
+      const changed = await change(tx, 'customFields', before.id, version, { caller, clock: ctx.clock }, changes);
+      await demandIndexes(tx, changed);
+      return changed;
+    });
     ctx.fields.changed(row.templateId);
     return this.show(row);
   }
 
-  async remove(caller: Caller, { id }: Row<'customFields'>, version: number) {
+  /** An index is made, or removed, of all devices of the template. */
+  #writing(...rows: { indexed?: number | undefined }[]) {
+    return rows.some(({ indexed }) => indexed === 1) ? inThread(this.#ctx.registry) : this.#ctx;
+  }
+
+  async remove(caller: Caller, before: Row<'customFields'>, version: number) {
     const ctx = this.#ctx;
-    const row = await writeAs(ctx, caller, undefined, (tx) => trash(tx, 'customFields', id, version, ctx.clock));
+    const row = await writeAs(this.#writing(before), caller, undefined, (tx) =>
+      trash(tx, 'customFields', before.id, version, ctx.clock),
+    );
     ctx.fields.changed(row.templateId);
     return this.show(row);
   }
@@ -217,9 +251,10 @@ class CustomFields {
   async recover(caller: Caller, before: Row<'customFields'>, version: number) {
     const ctx = this.#ctx;
     const { template } = this.#kind;
-    const row = await writeAs(ctx, caller, undefined, async (tx) => {
+    const row = await writeAs(this.#writing(before), caller, undefined, async (tx) => {
       if (template) await demandReference(tx, template.table, caller.accountId, before.templateId, template.property);
       const recovered = await recover(tx, 'customFields', before.id, version, { caller, clock: ctx.clock });
+      await demandIndexes(tx, recovered);
       await demandRoom(tx, ctx.config.limits, recovered.templateId, template?.property ?? 'accountId');
       return recovered;
     });
@@ -233,7 +268,8 @@ function mountCustomFields(app: App, ctx: RegistryContext, kind: CustomFieldKind
   const fields = new CustomFields(ctx, kind);
   const { listing } = fields;
   const templateId = template ? { [template.property]: Type.String() } : {};
-  const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties });
+  const more = (kind.kind === 'devices' ? indexing : {}) as typeof indexing;
+  const body = Type.Object({ accountId: Type.String(), ...templateId, ...properties, ...more });
   const listQuery = listSchema(listing, templateId, template ? { [template.property]: 'templateId' } : {});
   const parent: readonly FailureKind[] = template ? ['unknownReference'] : [];
   entityRoutes(app, ctx, {

@@ -13,13 +13,16 @@ import {
   type Attributes,
   CompiledFilter,
   type FilterTree,
+  type FoundRows,
   readTree,
 } from '../entity/filters/compiled.ts';
 import {
+  type Comparison,
   type Condition,
   dateOperand,
   degreesOperand,
   flagOperand,
+  type Given,
   numberOperand,
   type Operand,
   textOperand,
@@ -39,6 +42,7 @@ interface NamedField {
   kind: FieldKind;
   name: string;
   fieldType: string;
+  indexed: number;
 }
 /** Names that a hint may come from. */
 const maxHints = 1000;
@@ -127,9 +131,9 @@ function customFields(
     sql` union `,
   );
   const reached = isAccountWide(caller) ? sql`true` : sql`"templateId" in (${templates})`;
-  const found = sql<NamedField>`select distinct "kind", "name", "fieldType" from "customFields"
+  const found = sql<NamedField>`select "kind", "name", "fieldType", min("indexed") as "indexed" from "customFields"
     where "accountId" = ${caller.accountId} and "kind" in (${sql.join(kinds)})
-      and "deleted" is null and ${condition} and ${reached} limit ${limit}`;
+      and "deleted" is null and ${condition} and ${reached} group by 1, 2, 3 limit ${limit}`;
   return readers.read(laneOf(caller), found.compile(query));
 }
 
@@ -207,23 +211,54 @@ const stored: Record<string, readonly string[]> = {
 };
 
 /** A custom field, which several templates may have, with different types: the one of the template of each row counts. */
-function customAttribute({ now }: Asked, owner: Owner, named: readonly NamedField[]): Attribute | undefined {
+function customAttribute(asked: Asked, owner: Owner, named: readonly NamedField[]): Attribute | undefined {
+  const { now } = asked;
   const fields = named.filter(({ kind }) => kind === owner.kind);
   if (fields.length === 0) return undefined;
   const [values, path] = [sql.ref(`${owner.table}.fields`), sql`'$."' || "customFields"."id" || '"'`];
   const types = new Set(fields.map(({ fieldType }) => (fieldType in stored ? fieldType : 'text')));
   const operands = [...types].map((type) => {
-    const same = type in stored ? [type] : fieldTypes.filter((one) => !(one in stored));
+    const same = sameAs(type);
     const isStored = sql`json_type(${values}, ${path}) in (${sql.join(stored[type] ?? ['text'])})`;
     const value = sql`case when "customFields"."fieldType" in (${sql.join(same)}) and ${isStored}
       then json_extract(${values}, ${path}) end`;
     return fieldOperand('', type, value, now);
   });
   const names = [...new Set(fields.map(({ name }) => name))];
+  const isIndexed = owner.kind === 'devices' && fields.every(({ indexed }) => indexed === 1);
   return {
     operands,
+    ...(isIndexed && { rows: (operator, value) => indexedRows(asked, { names, types }, operator, value) }),
     where: (condition) =>
       owner.where(sql`exists (select 1 from "customFields" where "customFields"."templateId" = ${owner.templateId}
         and "customFields"."name" in (${sql.join(names)}) and "customFields"."deleted" is null and ${condition})`),
   };
+}
+
+/** The types that are stored as one is. */
+function sameAs(type: string): readonly string[] {
+  return type in stored ? [type] : fieldTypes.filter((one) => !(one in stored));
+}
+
+/** The devices that the index of custom fields finds. A device may have two of them if their names differ in letter case. */
+function indexedRows(
+  { caller, now }: Asked,
+  { names, types }: { names: readonly string[]; types: ReadonlySet<string> },
+  operator: Comparison,
+  given: Given,
+): FoundRows | undefined {
+  const value = sql<string>`"fieldValues"."value"`;
+  const found = [...types].flatMap((type) => {
+    const operand =
+      type === 'text'
+        ? textOperand(value, value)
+        : type === 'datetime'
+          ? dateOperand(value, now)
+          : fieldOperand('', type, value, now);
+    const condition = operand.compare(operator, given);
+    const ids = sql`select "id" from "customFields" where "accountId" = ${caller.accountId} and "kind" = 'devices'
+      and "name" in (${sql.join(names)}) and "deleted" is null and "fieldType" in (${sql.join(sameAs(type))})`;
+    return condition ? [sql`select "row" from "fieldValues" where "fieldId" in (${ids}) and ${condition}`] : [];
+  });
+  return found.length === 0 ? undefined : { rows: sql.join(found, sql` union all `), isExact: names.length === 1 };
 }

@@ -53,13 +53,13 @@ const writes: ReadonlyArray<[operation: string, write: () => Write]> = [
     'PUT /api/v1/devices/custom-fields/{id}',
     () => {
       const { accountId, deviceTemplateId, fieldType } = all.field;
-      return { of: 'field', body: { accountId, deviceTemplateId, fieldType, name: 'color' } };
+      return { of: 'field', body: { accountId, deviceTemplateId, fieldType, name: 'color', indexed: true } };
     },
   ],
   ...recovers('devices/custom-fields', 'field'),
   [
     'POST /api/v1/devices/custom-fields',
-    () => ({ body: { deviceTemplateId: all.template.id, name: 'size', fieldType: 'string', default: 'large' } }),
+    () => ({ body: { deviceTemplateId: all.template.id, name: 'size', fieldType: 'string', default: 'large', indexed: true } }),
   ],
   ['PUT /api/v1/channels/templates/{id}', () => ({ of: 'channel', body: { persistenceType: 'timeSeries' } })],
   ...recovers('channels/templates', 'channel'),

@@ -6,7 +6,7 @@ import { newId } from '../../src/core/ids.ts';
 import { claim, newGroup } from '../enrollment/devices.ts';
 import { publish, rollOut, rolloutUntil } from '../firmware/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
-import { notePresence, storeMore } from '../support/faults.ts';
+import { notePresence, storeMore, watchReads } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { adminEmail, adminPassword, type Entity, type Service, startService } from '../support/service.ts';
 
@@ -23,8 +23,8 @@ t.before(async () => {
 const make = (path: string, wrapper: string, body: object) =>
   service.create(path as '/devices', wrapper as 'device', body as { serialNumber: string }) as Promise<Entity>;
 const deviceTemplate = () => make('/devices/templates', 'deviceTemplate', { name: service.unique('T') });
-const field = (deviceTemplateId: string, name: string, fieldType: string) =>
-  make('/devices/custom-fields', 'deviceField', { deviceTemplateId, name, fieldType });
+const field = (deviceTemplateId: string, name: string, fieldType: string, indexed = false) =>
+  make('/devices/custom-fields', 'deviceField', { deviceTemplateId, name, fieldType, indexed });
 
 async function answer(filter: string, more: Record<string, string> = {}, token = service.admin) {
   const query = new URLSearchParams({ accountId: service.accountId, pageSize: '1000', filter, ...more });
@@ -191,7 +191,8 @@ t.test('every filter finds the devices that it means, whatever stands in them', 
     [a.id, 'Größe', 'string', 'text'],
   ];
   for (const [template, name, fieldType, type] of custom) {
-    await field(template, name, fieldType);
+    // Half of the names are found in the index.
+    await field(template, name, fieldType, !['level', 'isOpen', 'Größe'].includes(name));
     types.set(`${template}.fields.${name}`, type);
   }
   const { accountId } = service;
@@ -375,6 +376,95 @@ t.test('what is no filter is refused, with the character where it stops and what
   const wide = Array.from({ length: 50 }, (_, n) => `name co "${n}"`).join(' or ');
   t.equal((await answer(`${'('.repeat(20)}${wide}${')'.repeat(20)}`)).status, 200);
   t.equal((await answer(`name eq "${'(a+)+'.repeat(700)}"`)).status, 200);
+});
+
+t.test('an index finds devices by a custom field, whatever becomes of their values', async (t) => {
+  const { accountId } = service;
+  const { id: deviceTemplateId } = await deviceTemplate();
+  const zone = await field(deviceTemplateId, 'zone', 'string');
+  const devices: Entity[] = [];
+  for (const [n, value] of ['North', 'south', null, 'northern', '7'].entries())
+    devices.push(await make('/devices', 'device', { serialNumber: `zone-${n}`, deviceTemplateId, zone: value }));
+  const those = async (filter: string) => {
+    const { devices } = (await answer(filter)).body;
+    return [devices.results.map(({ serialNumber }) => Number(serialNumber.slice(5))), devices.meta.scanned];
+  };
+  const path = (kind: string, id: string) => `/api/v1/${kind}/${id}` as '/api/v1/devices/{id}';
+  let version: unknown = zone.version;
+  const change = async (more: object) => {
+    const body = { accountId, deviceTemplateId, name: 'zone', fieldType: 'string', ...more };
+    const answered = await service.http('PUT', path('devices/custom-fields', zone.id), {
+      ...{ body, headers: { etag: String(version) } },
+    });
+    const { deviceField } = answered.body as unknown as { deviceField: { version: number; indexed: boolean } };
+    version = deviceField.version;
+    return deviceField.indexed;
+  };
+  const [found, scanned] = await those('fields.zone eq "north"');
+  t.same(found, [0]);
+  t.ok(Number(scanned) >= devices.length, 'without an index all are read');
+  t.equal(await change({ indexed: true }), true);
+  t.equal(await change({ description: 'It stays indexed.' }), true);
+  for (const [filter, numbers] of [
+    ['fields.zone eq "NORTH"', [0]],
+    ['fields.zone sw "north"', [0, 3]],
+    ['fields.zone co "ort"', [0, 3]],
+    ['fields.zone ge "northern"', [1, 3]],
+    ['fields.zone eq "7"', [4]],
+    ['fields.zone eq "west"', []],
+  ] as const)
+    t.same(await those(filter), [numbers, 0], filter);
+  const { token } = await service.endUser((await service.organization()).id);
+  t.match(await refusal('fields.zone eq "north"', token), /is unknown/);
+
+  const put = async (n: number, body: object) => {
+    const { id } = devices[n] as Entity;
+    const { device } = await service.ok('GET', path('devices', id));
+    await service.ok('PUT', path('devices', id), { body, headers: { etag: device.version } });
+  };
+  await put(2, { zone: 'north' });
+  await put(0, { zone: 'west' });
+  t.same(await those('fields.zone eq "north"'), [[2], 0], 'changed values');
+  const { id } = devices[2] as Entity;
+  const { device } = await service.ok('GET', path('devices', id));
+  await service.ok('DELETE', path('devices', id), { headers: { etag: device.version } });
+  t.same(await those('fields.zone eq "north"'), [[], 0], 'a device in the trash');
+  const { version: trashed } = (await service.ok('GET', path('trash/devices', id))).device;
+  await service.http('POST', `/api/v1/trash/devices/${id}/recover` as '/api/v1/logout', {
+    headers: { etag: String(trashed) },
+  });
+  t.same(await those('fields.zone eq "north"'), [[2], 0], 'and a device that is back');
+
+  await change({ fieldType: 'int' });
+  await put(1, { zone: 7 });
+  t.same(await those('fields.zone le 7'), [[1], 0], 'values of the new type');
+  t.match(await refusal('fields.zone eq "north"'), /a number/);
+  await change({ fieldType: 'text' });
+  t.same(await those('fields.zone sw "north"'), [[2, 3], 0], 'values of the old type');
+  t.equal(await change({ indexed: false }), false);
+  const [again, read] = await those('fields.zone eq "north"');
+  t.same(again, [2]);
+  t.ok(Number(read) > 0);
+  t.equal(await change({ indexed: true }), true);
+
+  const many = await deviceTemplate();
+  for (let n = 0; n < 20; n += 1) await field(many.id, `field ${n}`, 'string', true);
+  const more = { accountId, deviceTemplateId: many.id, name: 'one more', fieldType: 'string', indexed: true };
+  t.match(await service.http('POST', '/api/v1/devices/custom-fields', { body: more }), {
+    ...{ status: 400, body: { error: { code: 106, details: [{ path: 'indexed' }] } } },
+  });
+  await field(many.id, 'one more', 'string');
+});
+
+t.test('a filter by an indexed custom field is a lookup of its value', async (t) => {
+  const { id: deviceTemplateId } = await deviceTemplate();
+  await field(deviceTemplateId, 'shelfmark', 'string', true);
+  await make('/devices', 'device', { serialNumber: 'shelfmark-1', deviceTemplateId, shelfmark: 'A 1' });
+  const plansOf = watchReads(t, service);
+  t.same(await found('fields.shelfmark eq "a 1"'), ['shelfmark-1']);
+  const plans = plansOf().flatMap(({ plan }) => plan.filter((detail) => detail.includes('fieldValues')));
+  t.ok(plans.length > 0);
+  for (const detail of plans) t.equal(detail, 'SEARCH fieldValues USING PRIMARY KEY (fieldId=? AND value=?)');
 });
 
 t.test('names have any letter case, and names with other characters stand in quotes', async (t) => {

@@ -1,14 +1,12 @@
 /** Lists of devices: what is counted as rows are written, and what is found by a part of a text. */
 import { deepStrictEqual } from 'node:assert';
 import { join } from 'node:path';
-import { Worker } from 'node:worker_threads';
 import fc from 'fast-check';
 import { fold } from '../../db/sqlite/fold.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
-import type { ReadQuestion } from '../../src/core/threads/readers.ts';
 import { purgeNow } from '../support/clockwork.ts';
-import { changeStored, notePresence, storeMore } from '../support/faults.ts';
+import { changeStored, notePresence, storeMore, watchReads } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Service, startService } from '../support/service.ts';
 
@@ -391,14 +389,7 @@ t.test('no list of devices reads a whole table, whatever it asks for', async (t)
     geoIpLongitude: '-2',
     reverseDns: 'a.example',
   };
-  const statements = new Map<string, readonly unknown[]>();
-  const { postMessage } = Worker.prototype;
-  Worker.prototype.postMessage = function (this: Worker, message: { question?: Partial<ReadQuestion> }, ...more: []) {
-    const { sql, parameters = [] } = message.question ?? {};
-    if (sql !== undefined) statements.set(sql, parameters);
-    postMessage.call(this, message, ...more);
-  };
-  t.teardown(() => Object.assign(Worker.prototype, { postMessage }));
+  const plansOf = watchReads(t, service);
   const names = Object.entries(filters);
   for (const [n, first] of names.entries())
     for (const second of names.slice(n))
@@ -414,17 +405,14 @@ t.test('no list of devices reads a whole table, whatever it asks for', async (t)
         });
         await service.ok('GET', `/api/v1/devices?${query}`, { token: who });
       }
-  Object.assign(Worker.prototype, { postMessage });
-  const file = openSqlite(join(service.directory, 'registry.db'), { readonly: true });
-  t.teardown(() => file.close());
-  const scans = [...statements].flatMap(([source, bound]) => {
+  const plans = plansOf();
+  const scans = plans.flatMap(({ source, plan }) => {
     if (!/"devices|"wholeDevices|"devicePresence/.test(source)) return [];
-    const plan = file.prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${source}`).all(...bound);
-    return plan.flatMap(({ detail }) =>
+    return plan.flatMap((detail) =>
       /^SCAN (d|p|devices|devicePresence)\b/.test(detail) ? `${detail}: ${source}` : [],
     );
   });
-  t.ok(statements.size > 100, `${statements.size} statements`);
+  t.ok(plans.length > 100, `${plans.length} statements`);
   t.same(scans, []);
 });
 

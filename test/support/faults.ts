@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { Worker } from 'node:worker_threads';
 import type { Test } from 'tap';
 import { Backlog } from '../../broker/connections/backlog.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
@@ -14,6 +15,7 @@ import { openSqlite } from '../../db/sqlite/open.ts';
 import { StatementCache } from '../../db/sqlite/statements.ts';
 import { PlatformError } from '../../src/core/errors.ts';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import type { ReadQuestion } from '../../src/core/threads/readers.ts';
 import { pendingRows } from '../../src/factory/jobs/shares.ts';
 import { clearRows } from '../../src/factory/results/expiry.ts';
 import { Progress } from '../../src/firmware/rollouts/progress.ts';
@@ -99,6 +101,28 @@ export function watchStatements(t: Test, { server }: Service): Executed[] {
     StatementCache.prototype.run = run;
   });
   return executed;
+}
+
+/** The statements that reader threads execute from now on; what the answer calls ends that, and says how SQLite executes each. */
+export function watchReads(t: Test, { directory }: Service): () => { source: string; plan: string[] }[] {
+  const statements = new Map<string, readonly unknown[]>();
+  const { postMessage } = Worker.prototype;
+  Worker.prototype.postMessage = function (this: Worker, message: { question?: Partial<ReadQuestion> }, ...more: []) {
+    const { sql, parameters = [] } = message.question ?? {};
+    if (sql !== undefined) statements.set(sql, parameters);
+    postMessage.call(this, message, ...more);
+  };
+  t.teardown(() => Object.assign(Worker.prototype, { postMessage }));
+  return () => {
+    Object.assign(Worker.prototype, { postMessage });
+    const file = openSqlite(join(directory, 'registry.db'), { readonly: true });
+    const plans = [...statements].map(([source, bound]) => {
+      const plan = file.prepare<unknown[], { detail: string }>(`EXPLAIN QUERY PLAN ${source}`).all(...bound);
+      return { source, plan: plan.map(({ detail }) => detail) };
+    });
+    file.close();
+    return plans;
+  };
 }
 
 /** How often a request has looked up what a group has made for a serial number, since. */

@@ -161,4 +161,12 @@ export const customFieldColumns = {
   description: column(OptionalText, {}),
   required: flag({ filter: 'flag', sort: true }),
   default: column(OptionalText, { filter: 'exact' }),
+  indexed: flag({}),
 };
+
+/** A value of an indexed custom field of the device with the number `row`, as filters compare it. */
+export const FieldValueRecord = Type.Object({
+  fieldId: Id,
+  value: Type.Union([Type.String(), Type.Number()]),
+  row: Type.Integer(),
+});
