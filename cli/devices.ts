@@ -1,7 +1,15 @@
 /** `slipway device list|show|new|send`. */
 import { randomUUID } from 'node:crypto';
 import { type ErrorDetail, lineOf } from '../src/core/errors.ts';
-import { findDeviceId, findTopic, idsOfSerialNumber, type Page, readConnectivity, readPairs } from './find-device.ts';
+import {
+  findDeviceId,
+  findFleetId,
+  findTopic,
+  idsOfSerialNumber,
+  type Page,
+  readConnectivity,
+  readPairs,
+} from './find-device.ts';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
 import { placeOf } from './line/single.ts';
@@ -24,6 +32,7 @@ interface Device {
 interface ListFlags extends Connection {
   product: string | undefined;
   organization: string | undefined;
+  fleet: string | undefined;
   /** Each is field=value. */
   where: string[];
   limit: number;
@@ -40,6 +49,7 @@ export async function deviceList(flags: ListFlags): Promise<void> {
       expand: 'device-template',
       ...(template && { deviceTemplateId: template }),
       ...(organization && { organizationId: organization }),
+      ...(flags.fleet !== undefined && { fleetId: await findFleetId(client, flags.fleet) }),
       ...Object.fromEntries(where),
     });
     const { devices } = await client.ok<{ devices: Page<Device> }>('GET', `/devices?${query}`);

@@ -1,4 +1,4 @@
-/** Finds what commands name: a device by its id or serial number, a product and an organization by name. */
+/** Finds what commands name: a device by its id or serial number, a fleet by its id or name. */
 
 import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import type { Client } from './line/client.ts';
@@ -32,6 +32,16 @@ export async function idsOfSerialNumber(client: Client, given: string): Promise<
     `/devices?${new URLSearchParams(asked)}`,
   );
   return devices.results.flatMap((one) => (one.serialNumber === serialNumber ? [one.id] : []));
+}
+
+/** The id of a fleet that is given by its id or its name. @throws UsageError for none. */
+export async function findFleetId(client: Client, fleet: string): Promise<string> {
+  if (idForm.test(fleet.trim())) return fleet.trim();
+  const asked = new URLSearchParams({ accountId: client.accountId, name: fleet });
+  const { fleets } = await client.ok<{ fleets: Page<{ id: string }> }>('GET', `/fleets?${asked}`);
+  const [found] = fleets.results;
+  if (!found) throw new UsageError(`There is no fleet ${fleet}.`);
+  return found.id;
 }
 
 /** Where a device connects, and its topics. */

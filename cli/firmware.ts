@@ -3,6 +3,7 @@ import { createHash, randomUUID } from 'node:crypto';
 import { closeSync, existsSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
+import { findFleetId } from './find-device.ts';
 import type { Client } from './line/client.ts';
 import { type Connection, printError } from './line/options.ts';
 import { withClient } from './line/work.ts';
@@ -96,6 +97,8 @@ interface Target {
   where: string[];
   device: string[];
   organization: string | undefined;
+  /** Name or id. */
+  fleet: string | undefined;
 }
 
 interface RollOutFlags extends Connection, Target {
@@ -114,13 +117,15 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
   const stages = (flags.stages ?? '100').split(',').map((one) => ({ percent: Number(one), pauseSeconds }));
   if (stages.some(({ percent }) => !(percent > 0 && percent <= 100)))
     throw new UsageError('--stages must be percentages that rise to 100, such as 1,10,100.');
+  const named = targetOf(flags);
   const body = {
-    ...{ firmwarePackageId, stages, target: targetOf(flags) },
+    ...{ firmwarePackageId, stages },
     deviceDeadlineSeconds: flags.deadline,
     maxFailurePercent: flags.maxFailures,
   };
   await withClient(flags, printError, async (client) => {
-    const all = { accountId: client.accountId, ...body };
+    const target = named ?? { fleetId: await findFleetId(client, flags.fleet ?? '') };
+    const all = { accountId: client.accountId, target, ...body };
     const call = { body: all, idempotencyKey: randomUUID() };
     const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
     const { id, matched = {} } = firmwareRollout;
@@ -135,10 +140,12 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
   });
 }
 
-/** @throws UsageError for none or several kinds of target. */
-function targetOf({ where, device: deviceIds, organization: organizationId }: Target): object {
-  const kinds = [where.length > 0, deviceIds.length > 0, organizationId !== undefined].filter(Boolean);
-  if (kinds.length !== 1) throw new UsageError("One of --where 'field=value', --device and --organization is needed.");
+/** Undefined for a fleet, which the server knows by its id. @throws UsageError for none or several kinds of target. */
+function targetOf({ where, device: deviceIds, organization: organizationId, fleet }: Target): object | undefined {
+  const given = [where.length > 0, deviceIds.length > 0, organizationId !== undefined, fleet !== undefined];
+  if (given.filter(Boolean).length !== 1)
+    throw new UsageError("One of --where 'field=value', --device, --organization and --fleet is needed.");
+  if (fleet !== undefined) return undefined;
   if (organizationId !== undefined) return { organizationId };
   if (deviceIds.length > 0) return { deviceIds };
   const filter = where.map((one) => {

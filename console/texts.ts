@@ -799,6 +799,7 @@ const english = {
       firmwarePackage: 'Firmware packages',
       firmwareRollout: 'Rollouts',
       firmwareState: 'Firmware of a device',
+      fleet: 'Fleets',
       identity: 'Logins of others',
       identityProvider: 'Identity providers',
       issuedCertificate: 'Certificates for devices',

@@ -71,6 +71,7 @@ const registryOwners: Readonly<Record<RegistryTable, Owner>> = {
   organizations: entity,
   roles: { ...entity, and: ['roles'] },
   endUsers: { ...entity, and: ['endUsersPerPerson'] },
+  fleets: entity,
   devices: entity,
   devicePresence: { within: 'devices', key: ['row'] },
   credentials: entity,

@@ -86,6 +86,7 @@ const ofRegistry: Record<RegistryTable, Omit<TableRule, 'table'>> = {
   fieldValues: { where: of('fieldId', 'customFields'), left: byTriggers },
   endUsers: { where: own },
   applications: { where: own },
+  fleets: { where: own },
   organizations: { where: own },
   roles: { where: own },
   customFields: { where: own },

@@ -6,6 +6,7 @@ import { common, connection } from './factory.ts';
 const server = 'Calls a server: log in with slipway login first, or give a token.';
 const device = { name: 'DEVICE', about: 'its id or its serial number' } as const;
 const organization = { value: 'NAME', about: 'name or id of the organization' } as const;
+const fleet = { value: 'NAME', about: 'name or id of the fleet' } as const;
 const devices = {
   ...common,
   group: 'Devices',
@@ -30,12 +31,36 @@ export const deviceCommands = [
     flags: {
       product: { value: 'NAME', about: 'name or id of the device template' },
       organization,
+      fleet,
       where: { value: 'FIELD=VALUE', about: 'devices with this value', list: true },
       limit: { value: 'N', about: 'devices at most', whole: { min: 1, max: 1000, default: 50 } },
       ...connection,
     },
     examples: ['slipway device list', 'slipway device list --where connected=true --json'],
     run: (given) => forTheLine(async () => (await import('../devices.ts')).deviceList(given)),
+  }),
+  command({
+    ...devices,
+    words: 'fleet list',
+    summary: 'lists fleets, with how many devices they hold now',
+    about: server,
+    flags: { ...connection },
+    examples: ['slipway fleet list'],
+    run: (given) => forTheLine(async () => (await import('../fleets.ts')).fleetList(given)),
+  }),
+  command({
+    ...devices,
+    words: 'fleet new',
+    summary: 'keeps a filter of devices under a name',
+    about: `The filter is an expression: see docs/filters.md. ${server}`,
+    operands: [{ name: 'NAME', about: 'its name' }],
+    flags: {
+      filter: { value: 'FILTER', about: 'the devices that it holds', required: true },
+      organization,
+      ...connection,
+    },
+    examples: ["slipway fleet new 'To update' --filter 'firmwareVersion lt \"2.4\"'"],
+    run: (given, operands) => forTheLine(async () => (await import('../fleets.ts')).fleetNew(given, operands)),
   }),
   command({
     ...devices,

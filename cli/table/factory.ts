@@ -134,13 +134,14 @@ export const factoryCommands = [
     words: 'firmware roll-out',
     summary: 'rolls a package out to devices',
     about:
-      'Give one kind of target: --where, --device or --organization. With --watch it ends with the rollout, ' +
+      'Give one kind of target: --where, --device, --organization or --fleet. With --watch it ends with the rollout, ' +
       'with 0 when every device has succeeded, or when it pauses. See docs/firmware.md.',
     flags: {
       package: { value: 'ID', about: 'the package', required: true },
       where: { value: 'FIELD=VALUE', about: 'devices with this value', list: true },
       device: { value: 'ID', about: 'this device', list: true },
       organization: { value: 'ID', about: 'devices of this organization and those below' },
+      fleet: { value: 'NAME', about: 'devices of this fleet, by its name or id' },
       stages: { value: 'PERCENTS', about: 'percentages that rise to 100, such as 1,10,100', otherwise: '100' },
       pause: { value: 'SECONDS', about: 'pause after a stage', whole: { min: 0, max: 31_536_000, default: 3600 } },
       deadline: {

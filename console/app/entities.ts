@@ -17,6 +17,7 @@ export const entityPaths = {
   enrollmentGroup: 'enrollment-groups',
   firmwarePackage: 'firmware/packages',
   firmwareRollout: 'firmware/rollouts',
+  fleet: 'fleets',
   identityProvider: 'identity-providers',
   job: 'provisioning/jobs',
   mqttCertificate: 'access/mqtt-certificates',

@@ -68,7 +68,7 @@ export function Bar({ counts }: { counts: Rollout['counts'] }) {
 }
 
 /** Whom it is for. */
-function Target({ of: { organizationId, filter, revertOf, deviceCount = 0 } }: { of: Rollout['target'] }) {
+function Target({ of: { organizationId, fleetId, filter, revertOf, deviceCount = 0 } }: { of: Rollout['target'] }) {
   if (revertOf !== undefined) return <Link href={`/firmware/rollouts/${revertOf}`}>{words.undone}</Link>;
   if (organizationId !== undefined)
     return (
@@ -76,6 +76,7 @@ function Target({ of: { organizationId, filter, revertOf, deviceCount = 0 } }: {
         <NameOf kind="organization" id={organizationId} /> {words.below}
       </>
     );
+  if (fleetId !== undefined) return <NameOf kind="fleet" id={fleetId} />;
   if (typeof filter === 'string') return <code>{filter}</code>;
   const { deviceTemplateId, ...others } = filter ?? {};
   if (!filter) return <>{texts.counts.devices(deviceCount)}</>;

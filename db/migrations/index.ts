@@ -45,6 +45,7 @@ import * as support from './0054-support.ts';
 import * as goingBack from './0056-going-back.ts';
 import * as commandsOfJobs from './0063-commands-of-jobs.ts';
 import * as indexedFields from './0064-indexed-fields.ts';
+import { commonColumns } from './common-columns.ts';
 import { countRows, countText } from './entity-bytes.ts';
 import { executeAll } from './execute.ts';
 import { deviceTextIndex } from './text-index.ts';
@@ -172,6 +173,14 @@ export const registryMigrations: readonly Migration[] = [
     '0059-browsers-of-sessions',
     'ALTER TABLE "sessions" ADD COLUMN "browser" TEXT',
     ...countText('sessions', 'browser', 1),
+  ),
+  sqlStep(
+    '0062-fleets',
+    `CREATE TABLE "fleets" (${commonColumns}, "name" TEXT NOT NULL, "description" TEXT, "filter" TEXT NOT NULL,
+      "organizationId" TEXT) STRICT`,
+    `CREATE UNIQUE INDEX "fleets_name" ON "fleets" ("accountId", "name") WHERE "deleted" IS NULL`,
+    `CREATE INDEX "fleets_organization" ON "fleets" ("organizationId")`,
+    ...countRows('fleets', { row: 500, texts: { name: 2, description: 1, filter: 1 } }),
   ),
   commandsOfJobs,
   indexedFields,

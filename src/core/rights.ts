@@ -60,6 +60,7 @@ const administration = {
   bridge: everything,
   permission: ['read'],
   device: [...everything, 'publish', 'subscribe'],
+  fleet: everything,
   logEntry: ['create'],
   endUser: everything,
   organization: everything,
@@ -102,6 +103,7 @@ export type RoleScope = (typeof roleScopes)[number];
 /** All that a role of an organization can give: everything else has no place in the tree. */
 const inOrganization: Rights = {
   device: ['read', 'update', 'publish', 'subscribe'],
+  fleet: everything,
   logEntry: ['create'],
   endUser: everything,
   organization: everything,
@@ -132,6 +134,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
         account: ['read'],
         permission: ['read'],
         device: administration.device,
+        fleet: administration.fleet,
         logEntry: administration.logEntry,
         organization: ['read'],
         deviceTemplate: ['read'],
@@ -182,6 +185,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
       description: 'Changes devices, sends and hears messages and commands, installs firmware.',
       rights: {
         device: inOrganization.device ?? [],
+        fleet: ['read'],
         organization: ['read'],
         firmwareState: ['read', 'update'],
         command: ['create', 'read', 'delete'],
@@ -189,7 +193,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
     },
     installer: {
       description: 'Claims devices, reads and changes them.',
-      rights: { device: ['read', 'update'], organization: ['read'], association: ['create'] },
+      rights: { device: ['read', 'update'], fleet: ['read'], organization: ['read'], association: ['create'] },
     },
     viewer: { description: 'Reads, and hears messages.', rights: reading(managing, 'role') },
   },

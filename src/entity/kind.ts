@@ -18,7 +18,7 @@ import { chooserOf, demandNames, fieldsQuery, type Nameable, readFieldNames } fr
 import type { CompiledFilter } from './filters/compiled.ts';
 import { inWords, lists, textsOf, type Verb, verbs } from './kind-verbs.ts';
 import { list, type Page } from './list.ts';
-import { filterText, type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
+import { type Listing, type ListQuery, listSchema, trashListSchema } from './list-query.ts';
 import {
   chosenListResponse,
   entityResponse,
@@ -89,10 +89,13 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
   /** `show` where one that is read shows more than one of a list. */
   read?: VerbTexts & { show?(caller: Caller, row: Row<T>): ShownEntity | Promise<ShownEntity> };
   /** `query` and `narrow` are for a list that takes more than filters; `narrow` throws for what the caller may not ask. */
-  list?: Pick<VerbTexts, 'summary' | 'description'> & {
+  list?: Pick<VerbTexts, 'summary' | 'description' | 'errors'> & {
     query?: TObject;
-    /** Makes a list that has `filter`. @throws PlatformError 400/106 for what is no filter of this kind. */
-    compile?(caller: Caller, filter: string): Promise<CompiledFilter>;
+    /** Parameters that are made a filter; `filter` is the text. @throws PlatformError 400/106 for what is no filter of this kind. */
+    compile?: {
+      query: TProperties;
+      run(caller: Caller, query: ListQuery, text: string | undefined): Promise<CompiledFilter | undefined>;
+    };
     narrow?(caller: Caller, query: ListQuery): { listing: Listing<T>; query: ListQuery };
     /** The page itself, where it is not of the table alone. */
     page?(caller: Caller, query: ListQuery): Promise<Page<T>>;
@@ -115,8 +118,6 @@ export interface Kind<T extends EntityTable, C extends TObject, U extends TObjec
     recover(caller: Caller, before: Row<T>, version: number): Promise<ShownEntity>;
   };
 }
-
-const filterQuery = { filter: Type.Optional(filterText) };
 
 type AnyKind<T extends EntityTable> = Kind<T, TObject, TObject>;
 
@@ -312,12 +313,12 @@ function listRoute<T extends EntityTable>(
   const compile = isLive ? kind.list?.compile : undefined;
   const listing = (!isLive && kind.trash?.listing) || kind.listing;
   const querystring = isLive
-    ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery, ...(compile && filterQuery) }))
+    ? (kind.list?.query ?? listSchema(listing, { ...expand?.query, ...fieldsQuery, ...compile?.query }))
     : trashListSchema;
   app.get(
     isLive ? path : `/trash${path}`,
     {
-      config: config(verb),
+      config: config(verb, (isLive && kind.list) || {}),
       schema: {
         ...textsOf(kind, verb, (isLive && kind.list) || {}),
         querystring,
@@ -329,7 +330,7 @@ function listRoute<T extends EntityTable>(
       const ignored = nameIgnored(request, reply, querystring);
       const { query, text } = knownParameters(request.query, querystring);
       services.access.demandAccount(caller, query.accountId);
-      if (compile && text !== undefined) query.filter = await compile(caller, text);
+      if (compile) query.filter = await compile.run(caller, query, text);
       const wanted = (isLive && kind.list?.narrow?.(caller, query)) || { listing, query };
       const page = await (isLive && kind.list?.page
         ? kind.list.page(caller, query)

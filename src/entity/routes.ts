@@ -46,7 +46,7 @@ export function entityResponse(wrapper: string, shape: TSchema, description: str
 
 const aPage = 'One page, and the total number.';
 
-function pageShape(plural: string, shape: TSchema, more: { title?: string; description?: string }) {
+export function pageShape(plural: string, shape: TSchema, more: { title?: string; description?: string }) {
   const page = Type.Object({ results: Type.Optional(Type.Array(shape)), meta: Type.Optional(metaShape) });
   return Type.Object({ [plural]: page }, more);
 }

@@ -74,6 +74,8 @@ import { connectivityRoutes } from '../registry/devices/connectivity.ts';
 import { deviceRoutes } from '../registry/devices/devices.ts';
 import { accountRefusalRoutes, refusalRoutes } from '../registry/devices/refusals.ts';
 import { endUserRoutes } from '../registry/end-users.ts';
+import { fleetRoutes } from '../registry/fleets.ts';
+import { fleetsOfDeviceRoutes } from '../registry/fleets-of-device.ts';
 import { organizationRoutes } from '../registry/organizations.ts';
 import { permissionRoutes } from '../registry/permissions.ts';
 import { roleRoutes } from '../registry/roles.ts';
@@ -109,6 +111,8 @@ const forCallers: readonly Mount[] = [
   userRoutes,
   searchRoutes,
   deviceRoutes,
+  fleetRoutes,
+  fleetsOfDeviceRoutes,
   connectivityRoutes,
   endUserRoutes,
   organizationRoutes,

@@ -35,7 +35,7 @@ import type { Revoked } from '../ports/revocations.ts';
 import { accountOf, expandedAccount } from './accounts.ts';
 import type { RegistryContext } from './context.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
-import { compileOwnFilter } from './filters.ts';
+import { ownFilter } from './filters.ts';
 import { organizationShape, readableOrganizations, showOrganization } from './organizations.ts';
 import { customFieldsFor, endUserTemplateShape, showTemplate, templateFor } from './templates.ts';
 
@@ -117,7 +117,7 @@ export function endUserRoutes(app: App, all: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
-    list: { compile: (caller, filter) => compileOwnFilter(ctx, caller, filter, filtered) },
+    list: { compile: ownFilter(ctx, filtered) },
     trash: {
       errors: ['unknownReference', 'userExists'],
       recover: (caller, before, version) => recoverOne(ctx, caller, before, version),

@@ -1,5 +1,6 @@
 /** Attributes that filters name: columns of a row and its custom fields, and those of its parents. */
 import { type RawBuilder, sql } from 'kysely';
+import { Type } from 'typebox';
 import type { Db } from '../../db/registry/index.ts';
 import type { Columns, Match } from '../../db/registry/records/columns.ts';
 import { fold } from '../../db/sqlite/fold.ts';
@@ -14,6 +15,7 @@ import {
   CompiledFilter,
   type FilterTree,
   type FoundRows,
+  type KeptFilter,
   readTree,
 } from '../entity/filters/compiled.ts';
 import {
@@ -29,7 +31,7 @@ import {
   versionOperand,
 } from '../entity/filters/operands.ts';
 import { inReach } from '../entity/list-filters.ts';
-import type { SearchServices } from '../entity/list-query.ts';
+import { filterText, type ListQuery, type SearchServices } from '../entity/list-query.ts';
 import { builtInFields, type FieldKind, fieldTypes } from '../entity/values.ts';
 
 export type FilterServices = SearchServices & { access: Access; clock: Clock };
@@ -62,30 +64,47 @@ export async function compileFilter(
 ): Promise<CompiledFilter> {
   const tree = readTree(text);
   const asked = { ...services, caller, now: services.clock.now() };
-  return CompiledFilter.compile(tree, await attributesOf(asked, knownTo(asked), tree));
+  return CompiledFilter.compile(tree, await attributesOf(asked, knownTo(asked), tree.terms));
 }
 
-/** As compileFilter, for rows that have columns and fields of their own alone. `template` is the column that names their template. */
-export function compileOwnFilter(
+/** Filters that are stored, together. */
+export async function compileKept(
   services: FilterServices,
   caller: Caller,
-  text: string,
+  texts: readonly string[],
+  knownTo: (asked: Asked) => Known,
+): Promise<KeptFilter[]> {
+  const trees = texts.map(readTree);
+  const asked = { ...services, caller, now: services.clock.now() };
+  const terms = trees.flatMap((tree) => tree.terms);
+  const attributes = await attributesOf(asked, knownTo(asked), terms);
+  return trees.map((tree) => CompiledFilter.compileKept(tree, attributes));
+}
+
+/** The `filter` of a list whose rows have columns and fields of their own alone. `template` is the column that names their template. */
+export function ownFilter(
+  services: FilterServices,
   { kind, columns, template }: { kind: 'organizations' | 'endUsers'; columns: Columns; template: string },
-): Promise<CompiledFilter> {
+) {
   const owner: Owner = {
     ...{ prefix: 'fields', kind, table: kind, columns: {} },
     templateId: sql.ref(`${kind}.${template}`),
-    where: (condition) => condition,
+    where: (expression) => sql`${expression}`,
   };
-  return compileFilter(services, caller, text, (asked) => {
+  const knownTo = (asked: Asked): Known => {
     const ofColumns = Object.entries(filterable(columns)).map(
       ([name, match]): Named => [name, { operands: [operandOf(name, match, sql.ref(`${kind}.${name}`), asked.now)] }],
     );
     return { own: [...ofColumns, ...ownFields(asked, owner)], owners: [owner] };
-  });
+  };
+  return {
+    query: { filter: Type.Optional(filterText) },
+    run: async (caller: Caller, _query: ListQuery, text: string | undefined) =>
+      text === undefined ? undefined : compileFilter(services, caller, text, knownTo),
+  };
 }
 
-async function attributesOf(asked: Asked, { own, owners }: Known, { terms }: FilterTree): Promise<Attributes> {
+async function attributesOf(asked: Asked, { own, owners }: Known, terms: FilterTree['terms']): Promise<Attributes> {
   const known = [...own, ...owners.flatMap((owner) => attributesOfOwner(asked, owner))];
   const byName = new Map(known.map(([name, attribute]) => [name.toLowerCase(), attribute]));
   const names = [...new Set(terms.flatMap(({ path }) => path.names.slice(1).join('.') || []))];
@@ -229,9 +248,10 @@ function customAttribute(asked: Asked, owner: Owner, named: readonly NamedField[
   return {
     operands,
     ...(isIndexed && { rows: (operator, value) => indexedRows(asked, { names, types }, operator, value) }),
-    where: (condition) =>
-      owner.where(sql`exists (select 1 from "customFields" where "customFields"."templateId" = ${owner.templateId}
-        and "customFields"."name" in (${sql.join(names)}) and "customFields"."deleted" is null and ${condition})`),
+    // Of two fields whose names differ in their letter case alone, one that holds is enough.
+    where: (expression) =>
+      owner.where(sql`(select max(${expression}) from "customFields" where "customFields"."templateId" = ${owner.templateId}
+        and "customFields"."name" in (${sql.join(names)}) and "customFields"."deleted" is null)`),
   };
 }
 

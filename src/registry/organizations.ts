@@ -48,7 +48,7 @@ import type { RegistryContext } from './context.ts';
 import { deviceCounts } from './devices/counts.ts';
 import { topOf, treeChanged } from './devices/possession.ts';
 import { endUserSettable, endUserShape, showEndUser } from './end-user.ts';
-import { compileOwnFilter } from './filters.ts';
+import { ownFilter } from './filters.ts';
 import { customFieldsFor, organizationTemplateShape, showTemplate, templateFor } from './templates.ts';
 import { countTrees, treeCounts } from './tree-counts.ts';
 
@@ -144,7 +144,7 @@ export function organizationRoutes(app: App, ctx: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { errors: ['constraint'], run: (caller, found, version) => remove(ctx, caller, found, version) },
-    list: { compile: (caller, filter) => compileOwnFilter(ctx, caller, filter, filtered) },
+    list: { compile: ownFilter(ctx, filtered) },
     trash: {
       listing: trashListing,
       errors: ['unknownReference', 'tooDeep'],

@@ -16,6 +16,7 @@ import { hasFirstOrganizationsLeft, isAttached } from './organizations.ts';
 /** The kinds that can be asked for, and where they stand. */
 const tables = {
   device: 'devices',
+  fleet: 'fleets',
   endUser: 'endUsers',
   organization: 'organizations',
   deviceTemplate: 'deviceTemplates',
@@ -36,7 +37,7 @@ const tables = {
 } as const satisfies Record<EntityWithRights, EntityTable>;
 type Kind = keyof typeof tables;
 const kinds = Object.keys(tables) as Kind[];
-const placed: readonly Kind[] = ['device', 'endUser', 'organization'];
+const placed: readonly Kind[] = ['device', 'fleet', 'endUser', 'organization'];
 
 /** Every rule that an answer names; docs/permissions.md says what each means, and they stay as they are. */
 const rules = [

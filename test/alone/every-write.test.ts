@@ -59,7 +59,9 @@ const writes: ReadonlyArray<[operation: string, write: () => Write]> = [
   ...recovers('devices/custom-fields', 'field'),
   [
     'POST /api/v1/devices/custom-fields',
-    () => ({ body: { deviceTemplateId: all.template.id, name: 'size', fieldType: 'string', default: 'large', indexed: true } }),
+    () => ({
+      body: { deviceTemplateId: all.template.id, name: 'size', fieldType: 'string', default: 'large', indexed: true },
+    }),
   ],
   ['PUT /api/v1/channels/templates/{id}', () => ({ of: 'channel', body: { persistenceType: 'timeSeries' } })],
   ...recovers('channels/templates', 'channel'),
@@ -68,6 +70,10 @@ const writes: ReadonlyArray<[operation: string, write: () => Write]> = [
     () => ({
       body: { entityId: all.template.id, entityType: 'deviceTemplate', name: 'more', persistenceType: 'simple' },
     }),
+  ],
+  [
+    'POST /api/v1/fleets/preview',
+    () => ({ body: { filter: `deviceTemplateId eq "${all.template.id}" and not (serialNumber co "x")` } }),
   ],
   ['PUT /api/v1/organizations/{id}', () => ({ of: 'place', body: { parentId: all.other.id } })],
   ['PUT /api/v1/organizations/{id}', () => ({ of: 'top', body: { parentId: all.other.id } })],
@@ -203,6 +209,8 @@ const few: Record<string, string> = {
   'it reads': `
     POST /api/v1/auth/validate-jwt  POST /api/v1/association/look-up-code  POST /api/v1/users/batch
     POST /api/v1/logs/search  POST /api/v1/permissions/explain`,
+  'it writes one row, which nothing names': `
+    POST /api/v1/fleets  PUT /api/v1/fleets/{id}  DELETE /api/v1/fleets/{id}  POST /api/v1/trash/fleets/{id}/recover`,
   'its requests are those of other operations, at most 50': 'POST /api/v1/batch',
 };
 

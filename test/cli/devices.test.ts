@@ -192,6 +192,26 @@ t.test('tail prints messages of a device, and of the account, as they come', asy
   t.match(JSON.parse(await counted.next()), { payload: 'second' });
 });
 
+t.test('fleets are made, listed and named, by their name or their id', async (t) => {
+  const made = await slipway('fleet', 'new', 'Tens', '--filter', 'serialNumber eq "SEND-10"');
+  t.match(made, { code: 0, stdout: /^Id: +[\da-f-]{36}\nDevices: +1\n$/ });
+  const id = /[\da-f-]{36}/.exec(made.stdout)?.[0] ?? '';
+  t.match(await slipway('fleet', 'new', 'Wrong', '--filter', 'serialNumber'), { code: 2, stderr: /At character 13/ });
+  t.match(await slipway('fleet', 'list'), {
+    code: 0,
+    stdout: new RegExp(`\nTens +1 +serialNumber eq "SEND-10" +${id}\n`),
+  });
+  for (const fleet of ['Tens', id])
+    t.match(JSON.parse((await slipway('device', 'list', '--fleet', fleet, '--json')).stdout), [
+      { serialNumber: 'SEND-10' },
+    ]);
+  t.match(await slipway('device', 'list', '--fleet', 'None'), { code: 2, stderr: /There is no fleet None/ });
+  const rollOut = (...target: string[]) => slipway('firmware', 'roll-out', '--package', id, ...target);
+  t.match(await rollOut('--fleet', 'None'), { code: 2, stderr: /There is no fleet None/ });
+  t.match(await rollOut('--fleet', 'Tens', '--device', device.id), { code: 2, stderr: /One of --where/ });
+  t.match(await rollOut('--fleet', 'Tens'), { code: 2, stderr: /firmwarePackageId/ });
+});
+
 t.test('simulate makes a fleet that publishes, and finds it again', async (t) => {
   const first = await slipway('simulate', '3', '--every', '1', '--for', '3', '--json');
   t.equal(first.code, 0, first.stderr);

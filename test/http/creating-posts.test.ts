@@ -111,6 +111,7 @@ const requests: Record<string, () => Promise<Sent>> = {
   '/api/v1/tokens': async () => ({
     body: { name: 'Twice', expiresAt: new Date(Date.now() + 86_400_000).toISOString() },
   }),
+  '/api/v1/fleets': async () => ({ body: { name: service.unique('Twice'), filter: 'connected eq true' } }),
   '/api/v1/roles': async () => ({ body: { name: service.unique('Twice'), scope: 'organization', rights: {} } }),
   '/api/v1/applications': async () => ({ body: { name: service.unique('Twice'), kind: 'backEnd' } }),
   '/api/v1/identity-providers': async () => ({

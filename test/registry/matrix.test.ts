@@ -87,7 +87,9 @@ const table = `
   GET /api/v1/devices                               | query accountId: account                        | 404/100 | 404/100 | 403/21
   GET /api/v1/devices                               | query deviceTemplateId: deviceTemplate          | none    | none    | 403/21
   GET /api/v1/devices                               | query organizationId: organization              | none    | none    | 403/21
+  GET /api/v1/devices                               | query fleetId: fleet                            | 400/102 | 400/102 | 403/21
   GET /api/v1/devices/{id}                          | path id: device                                 | 404/100 | 404/100 | 403/21
+  GET /api/v1/devices/{id}/fleets                   | path id: device                                 | 404/100 | 404/100 | 403/21
   PUT /api/v1/devices/{id}                          | path id: device                                 | 404/100 | 404/100 | 403/21
   PUT /api/v1/devices/{id}                          | body organizationId: organization               | 400/102 | 400/102 | 403/21
   DELETE /api/v1/devices/{id}                       | path id: device                                 | 404/100 | 403/21  | 403/21
@@ -95,6 +97,20 @@ const table = `
   GET /api/v1/trash/devices                         | query accountId: account                        | 404/100 | 403/21  | 403/21
   GET /api/v1/trash/devices/{id}                    | path id: device                                 | 404/100 | 403/21  | 403/21
   POST /api/v1/trash/devices/{id}/recover           | path id: device                                 | 404/100 | 403/21  | 403/21
+
+  POST /api/v1/fleets                               | body accountId: account                         | 404/100 | 404/100 | 403/21
+  POST /api/v1/fleets                               | body organizationId: organization               | 400/102 | 400/102 | 403/21
+  GET /api/v1/fleets                                | -                                               | own     | own     | 403/21
+  GET /api/v1/fleets                                | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/fleets                                | query organizationId: organization              | none    | none    | 403/21
+  GET /api/v1/fleets/{id}                           | path id: fleet                                  | 404/100 | 404/100 | 403/21
+  PUT /api/v1/fleets/{id}                           | path id: fleet                                  | 404/100 | 404/100 | 403/21
+  DELETE /api/v1/fleets/{id}                        | path id: fleet                                  | 404/100 | 404/100 | 403/21
+  POST /api/v1/fleets/preview                       | body accountId: account                         | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/fleets                          | -                                               | own     | own     | 403/21
+  GET /api/v1/trash/fleets                          | query accountId: account                        | 404/100 | 404/100 | 403/21
+  GET /api/v1/trash/fleets/{id}                     | path id: fleet                                  | 404/100 | 404/100 | 403/21
+  POST /api/v1/trash/fleets/{id}/recover            | path id: fleet                                  | 404/100 | 404/100 | 403/21
 
   POST /api/v1/end-users                            | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/end-users                            | body organizationId: organization               | 400/102 | 400/102 | 403/21
@@ -243,9 +259,10 @@ const table = `
   POST /api/v1/provisioning/jobs/{id}/undo          | path id: job                                    | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs                         | body accountId: account                         | 404/100 | 403/21  | 403/21
   POST /api/v1/devices/jobs                         | body organizationId: organization               | 400/102 | 403/21  | 403/21
+  POST /api/v1/devices/jobs                         | body fleetId: fleet                             | 400/102 | 403/21  | 403/21
   POST /api/v1/devices/jobs/{id}/undo               | path id: job                                    | 404/100 | 403/21  | 403/21
   POST /api/v1/commands/bulk                        | body accountId: account                         | 404/100 | 403/21  | 403/21
-  POST /api/v1/commands/bulk                        | body fleetId: organization                      | 400/102 | 403/21  | 403/21
+  POST /api/v1/commands/bulk                        | body fleetId: fleet                             | 400/102 | 403/21  | 403/21
 
   POST /api/v1/access/mqtt-credentials              | body accountId: account                         | 404/100 | 404/100 | 403/21
   POST /api/v1/access/mqtt-credentials              | body entityId: device                           | 400/102 | 400/102 | 403/21
@@ -398,7 +415,10 @@ const ofStations: Record<string, string> = {
   'GET /api/v1/devices, query accountId: account': '404/100',
   'GET /api/v1/devices, query deviceTemplateId: deviceTemplate': 'none',
   'GET /api/v1/devices, query organizationId: organization': 'none',
+  'GET /api/v1/devices, query fleetId: fleet': '400/102',
   'GET /api/v1/devices/{id}, path id: device': '404/100',
+  'GET /api/v1/devices/{id}/fleets, path id: device': '404/100',
+  'POST /api/v1/fleets/preview, body accountId: account': '404/100',
   'GET /api/v1/devices/{id}/connectivity, path id: device': '404/100',
   'POST /api/v1/access/mqtt-credentials, body accountId: account': '404/100',
   'POST /api/v1/access/mqtt-credentials, body entityId: device': '400/102',
@@ -560,6 +580,8 @@ t.before(async () => {
     await trashed('/organizations', 'organization', canary(sibling.id)),
     above,
   ];
+  const placedFleet = { name: 'canary of sibling', filter: 'connected eq true', organizationId: sibling.id };
+  first.theirs.fleet?.push(await service.create('/fleets', 'fleet', placedFleet));
   const canaryDevice = (organizationId: string | null) => ({
     serialNumber: 'canary',
     organizationId,
@@ -702,7 +724,7 @@ async function stationCaller(like: Caller, deviceTemplates: Thing[]): Promise<Ca
   };
 }
 
-const placed = ['device', 'endUser', 'organization', 'identity', 'code', 'topic'];
+const placed = ['device', 'fleet', 'endUser', 'organization', 'identity', 'code', 'topic'];
 const templateKinds = ['deviceTemplate', 'endUserTemplate', 'organizationTemplate'];
 const etag = (version: string) => ({ headers: { etag: version } });
 const only = <V>(from: Record<string, V>, ...names: string[]): Record<string, V> =>
@@ -770,6 +792,7 @@ async function fill(accountId: string, token: string): Promise<Pick<Caller, 'own
   const kind = mine ? { kind: 'backEnd' } : { kind: 'endUserApp' };
   await both('application', '/applications', 'application', kind);
   own.application = await create('/applications', 'application', { name: 'own', kind: 'backEnd' });
+  await both('fleet', '/fleets', 'fleet', { filter: 'connected eq true', description: mark });
   await both('role', '/roles', 'role', { scope: 'account', rights: { device: ['read'] }, description: mark });
   await both('identityProvider', '/identity-providers', 'identityProvider', client);
   const bridge = await both('bridge', '/bridges', 'bridge', webhook);
@@ -894,6 +917,8 @@ function bodyOf(
   const bodies: Record<string, Record<string, unknown>> = {
     '/api/v1/devices': { accountId, serialNumber: 'changed' },
     '/api/v1/devices/{id}': { serialNumber: 'changed' },
+    '/api/v1/fleets': { accountId, organizationId, name: 'changed', filter: 'connected eq true' },
+    '/api/v1/fleets/preview': { accountId, filter: 'connected eq true' },
     '/api/v1/end-users': { accountId, organizationId, ...newUser },
     '/api/v1/end-users/{id}': { organizationId, city: 'changed' },
     '/api/v1/organizations': { accountId, name: 'changed', ...organizationBody },
@@ -905,7 +930,10 @@ function bodyOf(
     },
     '/api/v1/channels/templates/{id}': { streamBridgeDelivery: 2 },
     '/api/v1/provisioning/jobs': { rows: [{ serialNumber: 'changed' }] },
-    '/api/v1/devices/jobs': { action: 'move', ids: [own.device?.id], organizationId },
+    '/api/v1/devices/jobs': {
+      ...{ action: 'move', organizationId },
+      ...(parameter !== 'fleetId' && { ids: [own.device?.id] }),
+    },
     '/api/v1/commands/bulk': {
       ...{ accountId, command: { name: 'changed' } },
       ...(parameter !== 'fleetId' && { filter: { organizationId } }),

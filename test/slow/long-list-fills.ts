@@ -260,6 +260,12 @@ export class Filler {
       this.#copies('', 'applications', id, manyRows, (n) => ({ tokenHash: `hash ${n}` }));
       return { bytes: manyRows * 300 };
     },
+    '/api/v1/fleets': async () => {
+      const about = { name: 'first', filter: `serialNumber ne "${'f'.repeat(3900)}"` };
+      const { id } = await this.#service.create('/fleets', 'fleet', about);
+      this.#copies('/api/v1/fleets', 'fleets', id, 900, (n) => ({ name: `copy ${n}` }));
+      return { bytes: 900 * 4000 };
+    },
     '/api/v1/roles': async () => {
       const about = { name: 'first', scope: 'account', description: 'd'.repeat(200), rights: largestRights.account };
       const { id } = await this.#service.create('/roles', 'role', about);

@@ -5,6 +5,7 @@ import type { Column, Columns, Marks } from './columns.ts';
 import { deviceColumns } from './devices.ts';
 import { firmwarePackageColumns, firmwareRolloutColumns } from './downlink.ts';
 import { enrollmentGroupColumns } from './enrollment.ts';
+import { fleetColumns } from './fleets.ts';
 import { accountUserColumns, applicationColumns, identityProviderColumns, roleColumns } from './identity.ts';
 import { endUserColumns, organizationColumns } from './organizations.ts';
 import { channelTemplateColumns, customFieldColumns, deviceTemplateColumns, templateColumns } from './templates.ts';
@@ -26,6 +27,7 @@ export const entityColumns = {
   customFields: customFieldColumns,
   firmwarePackages: firmwarePackageColumns,
   firmwareRollouts: firmwareRolloutColumns,
+  fleets: fleetColumns,
   organizations: organizationColumns,
   endUsers: endUserColumns,
   devices: deviceColumns,

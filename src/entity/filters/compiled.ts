@@ -2,10 +2,10 @@
  * Filters that are checked and made conditions of SQL. Nothing else makes a CompiledFilter, and lists take nothing else: a text never
  * selects by itself.
  */
-import { type RawBuilder, type SqlBool, sql } from 'kysely';
-import { invalid } from '../../core/errors.ts';
+import { type Expression, type RawBuilder, type SqlBool, sql } from 'kysely';
+import { invalid, PlatformError } from '../../core/errors.ts';
 import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
-import type { Comparison, Condition, Given, Operand } from './operands.ts';
+import { type Comparison, type Condition, type Given, gone, type Operand } from './operands.ts';
 import { type AttributePath, BadFilter, type Filter, parseFilter } from './parser.ts';
 
 /** Comparisons of one filter of a list. */
@@ -21,8 +21,8 @@ export interface FoundRows {
 export interface Attribute {
   /** One for each type that its value may have. */
   operands: readonly Operand[];
-  /** Where its value is in another row than the one that is looked at: whether a condition holds there. */
-  where?(condition: Condition): Condition;
+  /** Where its value is in another row than the one that is looked at: what an expression is there, and null without such a row. */
+  where?(expression: Expression<unknown>): RawBuilder<unknown>;
   /** The filter of lists that means the same as `eq`. */
   listFilter?: string;
   rows?(operator: Comparison, value: Given): FoundRows | undefined;
@@ -41,6 +41,18 @@ interface Part {
   rows?: FoundRows | undefined;
 }
 
+/** Where the attribute of a path is found. */
+type Find = (path: AttributePath) => Attribute;
+
+/** A filter that was right when it was stored. */
+export interface KeptFilter {
+  filter: CompiledFilter;
+  /** What it names that is gone, or is of another type now: that counts as missing. */
+  problem: string | null;
+  /** Its terms, in the order of the text: whether each holds of a row, and the value as a text of JSON. */
+  explain(): Array<{ term: string; holds: Condition; value: RawBuilder<string | null> }>;
+}
+
 export class CompiledFilter {
   readonly #parts: readonly Part[];
   /** How many comparisons it has. */
@@ -56,10 +68,46 @@ export class CompiledFilter {
     for (const { path } of tree.terms)
       if (path.schema !== undefined || !attributes.find(path.names))
         throw wrong(path, `is unknown. ${await attributes.hint(path.names)}`);
-    const all = tree.root.is === 'and' ? tree.root.of : [tree.root];
+    return CompiledFilter.#of(tree, ({ names }) => attributes.find(names) as Attribute);
+  }
+
+  /** Of a filter that is stored: attributes may have gone since it was checked. */
+  static compileKept(tree: FilterTree, attributes: Attributes): KeptFilter {
+    const problems = new Map<AttributePath, string>();
+    const find: Find = (path) => (problems.has(path) ? missing : (attributes.find(path.names) as Attribute));
+    for (const term of tree.terms) {
+      const problem = attributes.find(term.path.names) ? refusalOf(term, find) : wrong(term.path, 'is unknown.');
+      if (problem) problems.set(term.path, problem.details[0]?.message ?? problem.message);
+    }
+    return {
+      filter: CompiledFilter.#of(tree, find),
+      problem: [...problems.values()][0] ?? null,
+      explain: () =>
+        tree.terms.map((term) => ({
+          term: tree.characters
+            .slice(term.path.at - 1, term.end - 1)
+            .join('')
+            .trimEnd(),
+          holds: partOf(term, find).condition,
+          value: shownValue(find(term.path)),
+        })),
+    };
+  }
+
+  /** All of these must match. */
+  static all(filters: readonly CompiledFilter[]): CompiledFilter {
+    const terms = filters.reduce((sum, one) => sum + one.terms, 0);
     return new CompiledFilter(
-      all.map((one) => partOf(one, attributes)),
-      tree.terms.length,
+      filters.flatMap((one) => one.#parts),
+      terms,
+    );
+  }
+
+  static #of({ root, terms }: FilterTree, find: Find): CompiledFilter {
+    const all = root.is === 'and' ? root.of : [root];
+    return new CompiledFilter(
+      all.map((one) => partOf(one, find)),
+      terms.length,
     );
   }
 
@@ -103,6 +151,7 @@ type Term = Exclude<Filter, { is: 'and' | 'or' | 'not' | 'some' }>;
 
 /** A text that has the form of a filter. */
 export interface FilterTree {
+  characters: readonly string[];
   root: Filter;
   terms: readonly Term[];
 }
@@ -112,7 +161,7 @@ export function readTree(text: string): FilterTree {
   if (findUnstorable(text) !== undefined) throw invalid('filter', unstorable);
   try {
     const root = parseFilter(text, maxTerms);
-    return { root, terms: termsOf(root) };
+    return { characters: [...text], root, terms: termsOf(root) };
   } catch (error) {
     if (error instanceof BadFilter) throw invalid('filter', error.message);
     throw error;
@@ -126,14 +175,15 @@ function termsOf(filter: Filter): Term[] {
   return [filter];
 }
 
-function partOf(filter: Filter, attributes: Attributes): Part {
+/** @throws PlatformError 400/106 for what an attribute cannot be compared with. */
+function partOf(filter: Filter, find: Find): Part {
   if (filter.is === 'and' || filter.is === 'or') {
-    const conditions = filter.of.map((one) => partOf(one, attributes).condition);
+    const conditions = filter.of.map((one) => partOf(one, find).condition);
     return { condition: joined(conditions, filter.is) };
   }
-  if (filter.is === 'not') return { condition: sql`not ${partOf(filter.of, attributes).condition}` };
+  if (filter.is === 'not') return { condition: sql`not ${partOf(filter.of, find).condition}` };
   if (filter.is === 'some') throw wrong(filter.path, 'has no brackets.');
-  const attribute = attributes.find(filter.path.names) as Attribute;
+  const attribute = find(filter.path);
   if (filter.is === 'present') return { condition: presence(filter.path, attribute) };
   const { is, path, value } = filter;
   if (value === null) {
@@ -180,6 +230,26 @@ function holds({ where }: Attribute, conditions: readonly Condition[]): Conditio
 
 function joined(conditions: readonly Condition[], word: 'and' | 'or'): Condition {
   return sql<SqlBool>`(${sql.join(conditions, word === 'and' ? sql` and ` : sql` or `)})`;
+}
+
+const missing: Attribute = { operands: [gone] };
+
+/** Why a term cannot be compared, if it cannot. */
+function refusalOf(term: Term, find: Find): PlatformError | undefined {
+  try {
+    partOf(term, find);
+    return undefined;
+  } catch (error) {
+    if (error instanceof PlatformError) return error;
+    throw error;
+  }
+}
+
+function shownValue({ operands, where }: Attribute): RawBuilder<string | null> {
+  const values = operands.map(({ shown }) => shown);
+  const value = sql<string | null>`coalesce(${sql.join(values)}, null)`;
+  // Joined with a text it is one: what json_quote gives is JSON to the functions around it.
+  return sql`(${where ? where(value) : value} || '')`;
 }
 
 function takesOf({ operators, takes, present }: Operand): string {

@@ -20,6 +20,8 @@ export interface Operand {
   compare(operator: Comparison, value: Given): Condition | undefined;
   /** Undefined where a filter cannot ask it. */
   present?: Condition;
+  /** The value as a text of JSON; null where there is none. */
+  shown: RawBuilder<string | null>;
 }
 
 const ordered = operators.filter((one) => !['co', 'sw', 'ew'].includes(one));
@@ -32,6 +34,20 @@ const signs: Partial<Record<Comparison, RawBuilder<unknown>>> = {
 };
 const never = sql<SqlBool>`0`;
 
+/** A value as JSON has it. */
+export function jsonOf(value: RawBuilder<unknown>): RawBuilder<string | null> {
+  return sql`nullif(json_quote(${value}), 'null')`;
+}
+
+/** Of what is not there any more: nothing but `ne`, and `eq` of null, is true of it. */
+export const gone: Operand = {
+  takes: '',
+  operators,
+  compare: () => never,
+  present: never,
+  shown: sql`null`,
+};
+
 /** Without letter case, in the order of code points. `form` is the value as `fold` has it. */
 export function textOperand(value: RawBuilder<unknown>, form = folded(value)): Operand {
   return {
@@ -39,6 +55,7 @@ export function textOperand(value: RawBuilder<unknown>, form = folded(value)): O
     operators,
     compare: (operator, given) => (typeof given === 'string' ? compareText(operator, form, given) : undefined),
     present: sql`${value} <> ''`,
+    shown: jsonOf(value),
   };
 }
 
@@ -78,6 +95,7 @@ export function numberOperand(value: RawBuilder<unknown>): Operand {
     compare: (operator, given) =>
       typeof given === 'number' && Number.isFinite(given) ? sql`${value} ${signs[operator]} ${given}` : undefined,
     present: sql`${value} is not null`,
+    shown: jsonOf(value),
   };
 }
 
@@ -98,6 +116,7 @@ export function dateOperand(value: RawBuilder<unknown>, now: number): Operand {
       return instant === null ? undefined : sql`${value} ${signs[operator]} ${instant}`;
     },
     present: sql`${value} is not null`,
+    shown: jsonOf(value),
   };
 }
 
@@ -107,6 +126,7 @@ export function flagOperand(value: RawBuilder<unknown>): Operand {
     operators: ['eq', 'ne'],
     compare: (_, given) => (typeof given === 'boolean' ? sql`${value} = ${given ? 1 : 0}` : undefined),
     present: sql`${value} is not null`,
+    shown: sql`case ${value} when 1 then 'true' when 0 then 'false' end`,
   };
 }
 

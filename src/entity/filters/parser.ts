@@ -18,12 +18,18 @@ export interface AttributePath {
   at: number;
 }
 
+/** A term stands from the character of its path up to, and without, the one at `end`, and blanks before that. */
+interface Term {
+  path: AttributePath;
+  end: number;
+}
+
 export type Filter =
   | { is: 'and'; of: readonly Filter[] }
   | { is: 'or'; of: readonly Filter[] }
   | { is: 'not'; of: Filter }
-  | { is: 'present'; path: AttributePath }
-  | { is: Operator; path: AttributePath; value: Literal }
+  | ({ is: 'present' } & Term)
+  | ({ is: Operator; value: Literal } & Term)
   /** One value of a multi-valued attribute fits. */
   | { is: 'some'; path: AttributePath; of: Filter };
 
@@ -124,9 +130,12 @@ class Reader {
     this.#terms += 1;
     if (this.#terms > this.#maxTerms)
       throw new BadFilter(`At character ${path.at}: it has more than ${this.#maxTerms} terms.`);
-    if (this.#take('pr')) return { is: 'present', path };
+    if (this.#take('pr')) return { is: 'present', path, end: this.#at() };
     const operator = operators.find((one) => this.#take(one));
-    if (operator) return { is: operator, path, value: this.#value() };
+    if (operator) {
+      const value = this.#value();
+      return { is: operator, path, value, end: this.#at() };
+    }
     const isNot = path.names.length === 1 && path.names[0]?.toLowerCase() === 'not';
     throw this.#expected(isNot ? '( after not' : `an operator (${operators.join(', ')} or pr)`);
   }

@@ -11,7 +11,7 @@ import { findLive, recoveryWindow } from '../../entity/verbs.ts';
 import type { App } from '../../http/app.ts';
 import { keepHistory } from '../../registry/devices/device.ts';
 import { demandKeeping } from '../../registry/devices/possession.ts';
-import { selection } from '../../registry/devices/selection.ts';
+import { fleetOfBody, selection } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows, type StoredRow } from '../provisioning/rows.ts';
 import type { Before } from './bulk.ts';
@@ -30,6 +30,7 @@ const bulkBody = Type.Object({
   accountId: Type.Optional(Type.String()),
   action: oneOf(bulkActions),
   filter: Type.Optional(selection),
+  fleetId: fleetOfBody,
   ids: Type.Optional(
     Type.Array(Type.String({ maxLength: 64 }), {
       minItems: 1,
@@ -72,7 +73,7 @@ export function bulkRoutes(app: App, ctx: FactoryContext): void {
       schema: {
         tags: ['Jobs'],
         operationId: 'createBulkJob',
-        summary: `Delete or move up to ${maxRows} devices, give them new secrets, or send them a command: by ids, or by a filter, whose serialNumber matches any part; dryRun changes nothing`,
+        summary: `Delete or move up to ${maxRows} devices, give them new secrets, or send them a command: by ids, a fleet, or a filter, whose serialNumber matches any part; dryRun changes nothing`,
         description:
           'A job like those of provisioning: it is read, followed and cancelled at `/provisioning/jobs/{id}`. Which devices is fixed when the job is made; each is changed as by the single call, whatever its version. New secrets are its results. A dry run has the same rows and counts.',
         body: bulkBody,
@@ -142,19 +143,20 @@ async function bulkJob(ctx: FactoryContext, caller: Caller, asked: Static<typeof
   return makeJob(ctx, caller, { action, parameters, dryRun, rows: await rowsOf(ctx, caller.accountId, ids) });
 }
 
-/** @throws PlatformError 400/106 for neither or both of filter and ids, and for more devices than a job has rows. */
+/** @throws PlatformError 400/106 unless it has one of filter, fleetId and ids, and for more devices than a job has rows. */
 async function selectIds(
   ctx: FactoryContext,
   caller: Caller,
-  { filter, ids }: Static<typeof bulkBody>,
+  { filter, fleetId, ids }: Static<typeof bulkBody>,
 ): Promise<string[]> {
-  if ((filter === undefined) === (ids === undefined)) throw invalid('filter', 'either filter or ids is required');
+  if ([filter, fleetId, ids].filter((one) => one !== undefined).length !== 1)
+    throw invalid('filter', 'one of filter, fleetId and ids is required');
   if (ids) {
     const unique = [...new Set(ids)];
     if (unique.length > maxRows) throw tooMany('ids');
     return unique;
   }
-  return allSelected(ctx, caller, { filter });
+  return allSelected(ctx, caller, { filter, fleetId });
 }
 
 /** @throws PlatformError 403/21; 400/104 for what cannot be undone, now or any more. */

@@ -4,7 +4,7 @@ import { commandBody } from '../../commands/command.ts';
 import type { Caller } from '../../core/caller.ts';
 import { demandKnown, invalid } from '../../core/errors.ts';
 import type { App } from '../../http/app.ts';
-import { selection } from '../../registry/devices/selection.ts';
+import { fleetOfBody, selection } from '../../registry/devices/selection.ts';
 import type { FactoryContext } from '../context.ts';
 import { maxRows } from '../provisioning/rows.ts';
 import { demandRowRights, type Job, type Pacing, showJob } from './job.ts';
@@ -19,7 +19,7 @@ const usual: Pacing = { atOnce: 100, maxFailurePercent: 20 };
 const body = Type.Object({
   accountId: Type.String(),
   filter: Type.Optional(selection),
-  fleetId: Type.Optional(Type.String({ maxLength: 64, description: 'The devices of a fleet, instead of a filter.' })),
+  fleetId: fleetOfBody,
   command: commandBody,
   maxFailurePercent: Type.Optional(
     Type.Integer({

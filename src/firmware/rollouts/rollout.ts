@@ -55,10 +55,11 @@ const target = Type.Object(
       ]),
     ),
     organizationId: Type.Optional(Type.String({ description: 'Its devices, and those below it.' })),
+    fleetId: Type.Optional(Type.String({ maxLength: 64, description: 'Those that it holds when a stage takes them.' })),
   },
   {
     additionalProperties: false,
-    description: 'One of the three. Only devices of the template of the package are taken.',
+    description: 'One of the four. Only devices of the template of the package are taken.',
   },
 );
 export const rolloutBody = Type.Object({
@@ -110,6 +111,7 @@ export const rolloutShape = Type.Object({
     ),
     filter: Type.Optional(Type.Union([Type.Record(Type.String(), Type.Unknown()), Type.String()])),
     organizationId: Type.Optional(Type.String()),
+    fleetId: Type.Optional(Type.String()),
     revertOf: Type.Optional(Type.String({ description: 'The rollout whose devices go back to their former package.' })),
   }),
   counts,
@@ -183,10 +185,11 @@ const showColumns = showing(firmwareRolloutColumns);
 export function showRollout(row: Rollout, counted: Counts | undefined, deviceIds: readonly string[] | number) {
   const shownTarget = JSON.parse(row.target) as StoredTarget;
   const named = typeof deviceIds === 'number' ? { deviceCount: deviceIds } : { deviceIds: [...deviceIds] };
+  const { filter, organizationId, fleetId, revertOf } = shownTarget;
   return {
     ...showCommon(row),
     ...showColumns(row),
-    target: shownTarget.filter || shownTarget.organizationId || shownTarget.revertOf ? shownTarget : named,
+    target: filter || organizationId || fleetId || revertOf ? shownTarget : named,
     stage: row.stage < 0 ? null : row.stage + 1,
     counts: counted ?? noCounts(),
   };

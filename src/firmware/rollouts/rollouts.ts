@@ -18,6 +18,7 @@ import { demandBelow } from '../../entity/list-query.ts';
 import { demandReference, findLive, insert, inThread, stamp, writeAs } from '../../entity/verbs.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import { compileDeviceFilter } from '../../registry/devices/filter.ts';
+import { demandWholeFleet } from '../../registry/devices/fleet.ts';
 import { demandNotEmpty } from '../../registry/devices/selection.ts';
 import type { FilterServices } from '../../registry/filters.ts';
 import type { DownlinkContext } from '../context.ts';
@@ -93,9 +94,10 @@ export async function demandRoom(
   demandWithin(limits, 'firmwareRollouts', Number(count) + 1 - ending, 'accountId');
 }
 
-/** @throws PlatformError 400/106 for a text in `target.filter` that is not a filter. */
-export async function demandFilter(ctx: FilterServices, caller: Caller, { filter }: Target): Promise<void> {
+/** @throws PlatformError 400/106 for a text in `target.filter` that is not a filter; for `target.fleetId` as demandWholeFleet. */
+export async function demandFilter(ctx: FilterServices, caller: Caller, { filter, fleetId }: Target): Promise<void> {
   if (typeof filter === 'string') await compileDeviceFilter(ctx, caller, filter);
+  if (fleetId !== undefined) await demandWholeFleet(ctx, caller, fleetId, 'target.fleetId');
 }
 
 /** Makes a rollout. @throws as demandRollout and demandFilter. */
@@ -140,10 +142,10 @@ export function insertRollout(
   });
 }
 
-/** @throws PlatformError 400/106 for none or several of the three. */
+/** @throws PlatformError 400/106 for none or several of the four. */
 function readTarget(target: Target): Target {
   const named = Object.entries(target).filter(([, value]) => value !== undefined);
-  if (named.length !== 1) throw invalid('target', 'must have one of deviceIds, filter and organizationId');
+  if (named.length !== 1) throw invalid('target', 'must have one of deviceIds, filter, organizationId and fleetId');
   const { filter } = target;
   if (typeof filter === 'string') return target;
   demandNotEmpty(filter ?? {}, 'target.filter');
@@ -170,8 +172,11 @@ function readStart(startAt: string | undefined, now: number): number {
   return Math.max(instant, now);
 }
 
-async function demandTarget(tx: Db, firmware: Row<'firmwarePackages'>, { deviceIds, filter, organizationId }: Target) {
+async function demandTarget(tx: Db, firmware: Row<'firmwarePackages'>, target: Target) {
   const { accountId, deviceTemplateId } = firmware;
+  const { deviceIds, filter, organizationId, fleetId } = target;
+  if (fleetId !== undefined && !(await findLive(tx, 'fleets', accountId, fleetId)))
+    throw unknownReference('target.fleetId');
   if (organizationId !== undefined && !(await findLive(tx, 'organizations', accountId, organizationId)))
     throw unknownReference('target.organizationId');
   const asked = typeof filter === 'string' ? undefined : filter?.deviceTemplateId;

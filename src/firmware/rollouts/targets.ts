@@ -13,6 +13,7 @@ import type { ListQuery } from '../../entity/list-query.ts';
 import type { ListServices } from '../../entity/row-slices.ts';
 import { deviceListing } from '../../registry/devices/device.ts';
 import { compileDeviceFilter } from '../../registry/devices/filter.ts';
+import { demandWholeFleet } from '../../registry/devices/fleet.ts';
 import { selectedDevices } from '../../registry/devices/selection.ts';
 import type { FilterServices } from '../../registry/filters.ts';
 import { packageOf } from './deliveries.ts';
@@ -51,10 +52,10 @@ export async function targetPage(
   limit = pageSize,
 ): Promise<{ ids: string[]; last: string | undefined }> {
   const db = reads.registry.query;
-  const { filter, organizationId, revertOf } = aim.target;
+  const { filter, organizationId, fleetId, revertOf } = aim.target;
   const page = await (revertOf !== undefined
     ? returningDevices(reads, aim, revertOf, { after, limit })
-    : filter || organizationId
+    : filter || organizationId || fleetId
       ? listed(reads, aim, { after, limit })
       : named(db, aim, { after, limit }));
   const last = page.length < limit ? undefined : page.at(-1);
@@ -96,14 +97,16 @@ function callerOf({ accountId, createdById }: Aim): Caller {
 }
 
 /**
- * The list of devices that a target with a filter or an organization stands for.
+ * The list of devices that a target with a filter, an organization or a fleet stands for.
  * @throws PlatformError 400/106 for a filter that names what is gone.
  */
 async function queryOf(reads: TargetReads, aim: Aim): Promise<ListQuery> {
   const { accountId, deviceTemplateId, target } = aim;
-  const { filter = {}, organizationId } = target;
+  const { filter = {}, organizationId, fleetId } = target;
   const place = organizationId ? { organizationId, below: true } : {};
   const wanted = { ...place, ...(deviceTemplateId !== undefined && { deviceTemplateId }), accountId };
+  if (fleetId !== undefined)
+    return { ...wanted, filter: await demandWholeFleet(reads, callerOf(aim), fleetId, 'target.fleetId') };
   if (typeof filter === 'string') return { ...wanted, filter: await compileDeviceFilter(reads, callerOf(aim), filter) };
   return { ...filter, ...wanted, filter: undefined };
 }

@@ -60,6 +60,7 @@ const tags = [
   { name: 'Identity', description: 'Login, logout, tokens, people and their passwords.' },
   { name: 'Search', description: 'One search for all that has a name.' },
   { name: 'Devices', description: 'Devices in the field.' },
+  { name: 'Fleets', description: 'Filters of devices under a name: a fleet is what matches now.' },
   { name: 'End-users', description: 'People in organizations, who log in.' },
   { name: 'Organizations', description: 'A tree of at most five levels. Permissions cascade downwards.' },
   { name: 'Templates', description: 'Templates of devices, end-users and organizations.' },

@@ -18,7 +18,7 @@ import { organizationShape, readableOrganizations, showOrganization } from '../o
 import { customFieldsFor, deviceTemplateShape, showDeviceTemplate, templateFor } from '../templates.ts';
 import { deviceTrashed, newDevice, recoverDevice, updateDevice } from './changes.ts';
 import { createBody, deviceListing, deviceShape, settable, showDevice, updateBody } from './device.ts';
-import { compileDeviceFilter } from './filter.ts';
+import { compileSelection, selectionParameters } from './selection.ts';
 import { askedPlace, demandNew, reserve } from './station-limits.ts';
 import { readValueNames, valuesOf, valuesQuery } from './values.ts';
 
@@ -69,7 +69,14 @@ export function deviceRoutes(app: App, ctx: RegistryContext): void {
       run: (caller, found, version, body) => update(ctx, caller, found, version, body),
     },
     remove: { revokes: true, run: (caller, found, version) => remove(ctx, caller, found, version) },
-    list: { narrow, compile: (caller, filter) => compileDeviceFilter(ctx, caller, filter) },
+    list: {
+      errors: ['unknownReference'],
+      narrow,
+      compile: {
+        query: selectionParameters,
+        run: (caller, { fleetId }, filter) => compileSelection(ctx, caller, { filter, fleetId }),
+      },
+    },
     trash: {
       errors: ['unknownReference'],
       recover: (caller, before, version) => recoverOne(ctx, caller, before, version),

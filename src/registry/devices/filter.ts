@@ -10,14 +10,16 @@ import { rowsWithText } from '../../../db/registry/text.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import { type Caller, isAccountWide } from '../../core/caller.ts';
 import type { EntityKind } from '../../core/rights.ts';
-import type { Attribute, FoundRows } from '../../entity/filters/compiled.ts';
-import { type Condition, dateOperand, type Operand, textOperand } from '../../entity/filters/operands.ts';
+import type { Attribute, FoundRows, KeptFilter } from '../../entity/filters/compiled.ts';
+import { type Condition, dateOperand, jsonOf, type Operand, textOperand } from '../../entity/filters/operands.ts';
 import { atOrBelow, inReach } from '../../entity/list-filters.ts';
 import {
   type Asked as AskedOf,
   compileFilter,
+  compileKept,
   type FilterServices,
   filterable,
+  type Known,
   type Named,
   type Owner,
   operandOf,
@@ -29,11 +31,22 @@ type Asked = AskedOf & { account: string };
 
 /** @throws PlatformError 400/106 naming `filter`, for what is no filter of devices; 429 while too many reads wait. */
 export function compileDeviceFilter(services: FilterServices, caller: Caller, text: string) {
-  return compileFilter(services, caller, text, (given) => {
-    const asked = { ...given, account: accountKey(caller.accountId) };
-    const owners = ownersOf(asked);
-    return { own: [...columnsOfDevices(asked, owners[0]), ...noted(asked)], owners };
-  });
+  return compileFilter(services, caller, text, knownOfDevices);
+}
+
+/** Filters of devices that are stored, as the caller sees devices now: some hundred terms together. */
+export function compileKeptFilters(
+  services: FilterServices,
+  caller: Caller,
+  texts: readonly string[],
+): Promise<KeptFilter[]> {
+  return compileKept(services, caller, texts, knownOfDevices);
+}
+
+function knownOfDevices(given: AskedOf): Known {
+  const asked = { ...given, account: accountKey(given.caller.accountId) };
+  const owners = ownersOf(asked);
+  return { own: [...columnsOfDevices(asked, owners[0]), ...noted(asked)], owners };
 }
 
 /** The device, and its parents that the caller may read. */
@@ -41,13 +54,13 @@ function ownersOf(asked: Asked): readonly [device: Owner, ...parents: Owner[]] {
   const { caller, access, registry } = asked;
   const parent =
     (table: string, column: string, more: Condition): Where =>
-    (condition) =>
-      sql`exists (select 1 from ${sql.table(table)} where ${sql.ref(`${table}.id`)} = ${sql.ref(`devices.${column}`)}
-      and ${more} and ${condition})`;
+    (expression) =>
+      sql`(select ${expression} from ${sql.table(table)} where ${sql.ref(`${table}.id`)} = ${sql.ref(`devices.${column}`)}
+      and ${more})`;
   const device: Owner = {
     ...{ prefix: 'fields', kind: 'devices', table: 'devices', columns: {} },
     templateId: sql.ref('devices.deviceTemplateId'),
-    where: (condition) => condition,
+    where: (expression) => sql`${expression}`,
   };
   const template: Owner = {
     ...{ prefix: 'template', kind: 'deviceTemplates', table: 'deviceTemplates', columns: templateColumns },
@@ -161,7 +174,7 @@ function noted({ caller, access, registry: { query: db }, account, now }: Asked)
     const reader = access.narrow(caller, 'read', kind);
     if (isAccountWide(reader)) return [[name, { operands: [operand] }]];
     const reached = inReach(db, reader, 'devices.organizationId');
-    return [[name, { operands: [operand], where: (condition) => sql`(${reached} and ${condition})` }]];
+    return [[name, { operands: [operand], where: (expression) => sql`case when ${reached} then ${expression} end` }]];
   };
   const expires = sql`(select max("validTo") from "certificates"
     where "entityId" = "devices"."id" and "entityType" = 'device' and "deleted" is null)`;
@@ -195,6 +208,7 @@ function withinOf({
         takes: 'the id of an organization in double quotes',
         operators: ['eq'],
         compare: (_, value) => (typeof value === 'string' ? isBelow(value) : undefined),
+        shown: jsonOf(sql.ref('devices.organizationId')),
       },
     ],
     rows: (_, value) => ({
