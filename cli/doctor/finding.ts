@@ -15,7 +15,8 @@ export interface Finding {
     | 'schema'
     | 'integrity'
     | 'firmware'
-    | 'enrollment';
+    | 'enrollment'
+    | 'certificates';
   level: Level;
   message: string;
 }

@@ -7,6 +7,7 @@ import { isLocked } from '../../db/files/lock.ts';
 import { ConfigError, loadConfig } from '../../src/core/config.ts';
 import { checkDirectory } from '../../src/process/start-checks.ts';
 import { describeMissing } from '../../src/process/used-directory.ts';
+import { lookAtCertificates } from './certificates.ts';
 import { lookAtClock } from './clock.ts';
 import { lookAtConfiguration } from './configuration.ts';
 import { lookAtDisk } from './disk.ts';
@@ -81,6 +82,7 @@ async function examine(given: string | undefined, costly: readonly 'integrity'[]
     ...(await looked('disk', () => lookAtDisk(own, now))),
     ...(await looked('firmware', () => (costly.includes('integrity') ? lookAtFirmware(dataDir) : []))),
     ...(await looked('enrollment', () => (costly.includes('integrity') ? lookAtEnrollments(dataDir) : []))),
+    ...(await looked('certificates', () => (costly.includes('integrity') ? lookAtCertificates(dataDir, now) : []))),
     ...(await filesOf(dataDir, costly)),
   ];
 }

@@ -1,4 +1,5 @@
 /** `slipway doctor`: each trouble is found by itself, while a server is running too. */
+import { X509Certificate } from 'node:crypto';
 import { chmodSync, mkdirSync, openSync, readdirSync, utimesSync, writeFileSync, writeSync } from 'node:fs';
 import { createServer as createSecureServer } from 'node:https';
 import { type AddressInfo, createServer } from 'node:net';
@@ -12,10 +13,12 @@ import { migrate, registryMigrations } from '../../db/migrations/index.ts';
 import { messageMigrations } from '../../db/migrations/messages.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { readConfig } from '../../src/core/config.ts';
+import { certificate } from '../broker/certificate.ts';
 import { claim, newGroup } from '../enrollment/devices.ts';
 import { Extension, makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { joinWith, openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
@@ -56,6 +59,7 @@ t.test('a service that is well is found well, while it runs', async (t) => {
   t.same(
     [...new Set(well.found.map(({ check }) => check))].sort(),
     [
+      'certificates',
       'clock',
       'configuration',
       'disk',
@@ -254,6 +258,32 @@ t.test('devices that have one serial number of a group since its ends are trimme
   const { device } = await service.ok('GET', `/api/v1/devices/${second}`);
   await service.ok('DELETE', `/api/v1/devices/${second}`, { headers: { etag: device.version } });
   t.same(await named(), [single, pair(third)].sort(), 'what is done is no longer named');
+});
+
+t.test('a certificate registered before its curve was refused connects, and is named', async (t) => {
+  const directory = temporaryDirectory(t);
+  const env = { SLIPWAY_DATA_DIR: directory };
+  const before = await startService(t, { directory });
+  const device = await before.create('/devices', 'device', { serialNumber: 'X' });
+  const own = { accountId: before.accountId, entityId: device.id, entityType: 'device' };
+  const { cert } = await makeCertificate({ subject: 'CN=x' });
+  const registered = await before.create('/access/mqtt-certificates', 'mqttCertificate', { ...own, certificate: cert });
+  await before.close();
+  t.same(wrong((await doctor(env)).found, 'certificates'), []);
+  const shell = openssl(t);
+  shell.run('ecparam', '-name', 'prime256v1', '-param_enc', 'explicit', '-genkey', '-noout', '-out', 'explicit.key');
+  shell.run('req', '-x509', '-key', 'explicit.key', '-subj', '/CN=x', '-out', 'explicit.pem');
+  const explicit = { cert: shell.read('explicit.pem').toString(), key: shell.read('explicit.key').toString() };
+  const fingerprint = new X509Certificate(explicit.cert).fingerprint256.replaceAll(':', '').toLowerCase();
+  const registry = openSqlite(join(directory, 'registry.db'));
+  registry.prepare('UPDATE "certificates" SET "certificate" = ?, "fingerprint" = ?').run(explicit.cert, fingerprint);
+  registry.close();
+
+  const service = await startService(t, { directory, env: certificate(t) });
+  t.equal((await joinWith(t, service.mqttsPort, explicit)).returnCode, 0);
+  t.same(wrong((await doctor(env)).found, 'certificates'), [
+    `warning Certificate ${registered.id} of device ${device.id} has a curve that is not named (explicit EC parameters). It still connects, but could not be registered today. Give the device another one.`,
+  ]);
 });
 
 t.end();

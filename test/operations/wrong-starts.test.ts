@@ -272,22 +272,44 @@ t.test('no room for the copy before a step', async (t) => {
   t.equal(contentOf(directory), before);
 });
 
-t.test('keys of another user are named', async (t) => {
-  if (process.getuid?.() !== 0) return t.comment('skipped: only root can give files away');
+/** A start as a user who owns the directory, but not what is named `theirs` in it; undefined where that cannot be tried. */
+function startAsNobody(t: Test, theirs: string, variables: (directory: string) => Env) {
+  if (process.getuid?.() !== 0) return void t.comment('skipped: only root can give files away');
   const directory = copy(t);
-  for (const name of readdirSync(directory)) if (name !== 'keys') chownSync(join(directory, name), 65534, 65534);
+  const env = variables(directory);
+  for (const name of readdirSync(directory)) if (name !== theirs) chownSync(join(directory, name), 65534, 65534);
   chownSync(directory, 65534, 65534);
-  const program = [process.execPath, mainFile];
-  const asNobody = ['--reuid', '65534', '--clear-groups', '--'];
-  if (spawnSync('setpriv', [...asNobody, process.execPath, '--check', mainFile]).status !== 0)
-    return t.comment('skipped: another user cannot read the checkout');
-  const variables = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_DATA_DIR: directory };
-  const { status, stderr } = spawnSync('setpriv', [...asNobody, ...program], {
-    env: { ...inherited, ...variables },
+  const asNobody = ['--reuid', '65534', '--clear-groups', '--', process.execPath];
+  if (spawnSync('setpriv', [...asNobody, '--check', mainFile]).status !== 0)
+    return void t.comment('skipped: another user cannot read the checkout');
+  const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
+  return spawnSync('setpriv', [...asNobody, mainFile], {
+    env: { ...inherited, ...ports, SLIPWAY_DATA_DIR: directory, ...env },
     encoding: 'utf8',
   });
-  t.equal(status, 1);
-  t.match(stderr, /^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: EACCES: [^\n]*keys[^\n]*\n$/);
+}
+
+t.test('keys of another user are named', async (t) => {
+  const ended = startAsNobody(t, 'keys', () => ({}));
+  if (!ended) return;
+  t.equal(ended.status, 1);
+  t.match(ended.stderr, /^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: EACCES: [^\n]*keys[^\n]*\n$/);
+});
+
+t.test('a TLS key of another user is named', async (t) => {
+  const ended = startAsNobody(t, 'key.pem', (directory) => {
+    const copied = (name: 'SLIPWAY_TLS_CERT' | 'SLIPWAY_TLS_KEY', to: string) =>
+      write(directory, to, readFileSync(tls[name] ?? ''));
+    return {
+      SLIPWAY_TLS_CERT: copied('SLIPWAY_TLS_CERT', 'cert.pem'),
+      SLIPWAY_TLS_KEY: copied('SLIPWAY_TLS_KEY', 'key.pem'),
+    };
+  });
+  if (!ended) return;
+  t.equal(ended.status, 1);
+  const said =
+    /^slipway cannot start: SLIPWAY_TLS_KEY names a file that cannot be read: EACCES: [^\n]*key\.pem[^\n]*\n$/;
+  t.match(ended.stderr, said);
 });
 
 t.test('quotes around a value are warned of, and a byte order mark is no part of one', async (t) => {
