@@ -53,7 +53,7 @@ const figures: Record<string, Listed> = {
   overview: { shows: 'GET /overview in a large registry', run: measureOverview },
   series: { shows: 'pages, latest, rollups, a month as CSV while devices publish', run: measureSeries },
   memory: { shows: 'memory of an idle process, and with a fleet connected', run: measureMemory },
-  start: { shows: 'how long a start takes with a large registry', run: measureStarts },
+  start: { shows: 'how long a start takes with a large registry, and with stored sessions', run: measureStarts },
   growth: { shows: 'what the same costs from a thousand to a million devices', run: measureGrowth },
 };
 const others: Record<string, Listed> = {
@@ -86,7 +86,7 @@ ${listed(others).join('\n')}
   --devices N   instead of the usual number of devices or units
   --points N    instead of the usual number of points
   --only PART   of disturbance, the named attack alone; of console: views, keys, scrolling, live, memory; of levels: messages,
-                connections; of bridges: device; can be given several times
+                connections; of bridges: device; of start: sessions; can be given several times
   --before FILE of report: the results of an earlier version on the same machine
   --skip S      of profile: without the first seconds, in which the service starts
   --data-dir D  a directory with a seeded registry, which is used as it is
