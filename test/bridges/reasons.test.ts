@@ -16,6 +16,7 @@ import { mosquitto, withMosquitto } from '../support/mosquitto.ts';
 import { makeStream, natsServer, withNats } from '../support/nats-server.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { startReceiver } from './receiver.ts';
 
 const t = await part(import.meta);
@@ -286,5 +287,19 @@ for (const kind of kinds)
       t.match(test, { delivered: false, reason: new RegExp(`^${escaped(sentences[kind][fault])}`), note: null });
     });
   }
+
+t.test('mqtt: a message whose format the broker refuses is a dead letter, which keeps no other waiting', async (t) => {
+  const { url } = await startBroker(t, 0x99);
+  const bridge = await service.create('/bridges', 'bridge', { name: service.unique('mqtt'), kind: 'mqtt', url });
+  const template = await service.template({ channels: [{ name: 'sure', streamBridgeDelivery: 2 }] });
+  const { device, secret } = await service.device({ deviceTemplateId: template.id });
+  const client = await service.connect({ deviceId: device.id, secret });
+  for (const text of ['one', 'other']) await client.publishAsync(service.topic(device.id, 'sure'), text, { qos: 1 });
+  const deadLetters = async () => (await service.ok('GET', `/api/v1/bridges/${bridge.id}/dead-letters`)).deadLetters;
+  const { results } = await until(deadLetters, ({ meta }) => meta.count === 2);
+  t.match(results, [{ reason: 'answered 0x99' }, { reason: 'answered 0x99' }]);
+  t.match((await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge.status, { pending: 0 });
+  await service.ok('DELETE', `/api/v1/bridges/${bridge.id}`, { headers: { etag: bridge.version } });
+});
 
 t.end();

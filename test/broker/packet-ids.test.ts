@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, connect as open, type Socket } from 'node:net';
 import mqtt from 'mqtt';
 import type { Test } from 'tap';
+import { lastPacketId, PacketIds } from '../../broker/sessions/packet-ids.ts';
 import { part } from '../support/part.ts';
 import { startService } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
@@ -184,6 +185,22 @@ t.test('a client that acknowledges nothing is sent 1,000 messages, and the rest 
       client.send({ cmd: 'disconnect' });
       await client.closed;
     }
+});
+
+t.test('an id costs the same however many are in use, and comes back as late as possible', async (t) => {
+  const ids = new PacketIds();
+  // As many as there may be; a search from one end would pass them each time.
+  while (!ids.areShort) ids.expect(ids.take(), 'puback');
+  let last = ids.take();
+  let steps = 0;
+  const count = 200_000;
+  for (let n = 0; n < count; n += 1) {
+    const id = ids.take();
+    if (ids.awaited(id) !== undefined) t.fail(`${id} is in use`);
+    steps += ((id - last - 1 + lastPacketId) % lastPacketId) + 1;
+    last = id;
+  }
+  t.ok(steps <= 2 * count + lastPacketId, `${steps} steps for ${count} ids`);
 });
 
 t.test('more messages wait than there are packet ids, and others are answered meanwhile', async (t) => {

@@ -13,6 +13,7 @@ import { soon, until } from '../support/until.ts';
 import { certificate, certificateFiles } from './certificate.ts';
 import type { Message } from './conversation.ts';
 import { type Fixture, fixture, rawConnected } from './fixture.ts';
+import { metric } from './metrics.ts';
 import { connectPacket, type RawClient, speak, subscribePacket } from './raw.ts';
 
 const t = await part(import.meta);
@@ -159,6 +160,37 @@ t.test('others wait for a slow reader for seconds, and what they send it then wa
   t.equal(acknowledged, count, `in ${Math.round(performance.now() - begun)} ms`);
   reader.socket.resume();
   t.same((await read(reader, count)).map(first), numbers);
+});
+
+t.test('what waits for a client that reads nothing is bounded, and what is dropped is counted', async (t) => {
+  const reader = await rawConnected(t, f, { clientId: 'bounded', keepalive: 0 });
+  reader.send(subscribePacket(1, [f.topic('chat'), 1]));
+  t.match(await reader.next(), { cmd: 'suback' });
+  reader.socket.pause();
+  const admin = await f.service.connect({ jwt: f.service.admin });
+  const dropped = async () => Number(await metric(f, 'slipway_mqtt_dropped_messages_total{reason="queue"}'));
+  const [before, begun] = [await dropped(), clock.ahead];
+  const many = 400;
+  for (let n = 0; n < many; n += 1) {
+    const published = admin.publishAsync(f.topic('chat'), payload(n), { qos: 1 });
+    const waiting = setInterval(() => {
+      if (clock.ahead - begun < mayStandStill) clock.ahead += 500;
+    }, 50);
+    await soon('PUBACK', published);
+    clearInterval(waiting);
+  }
+  const left = many - ((await dropped()) - before);
+  // 1 MiB on its way and 4 MiB behind it, and what kernels take.
+  t.ok(left * payload(0).length < 20_000_000, `${left} of ${many} messages are kept`);
+  reader.socket.resume();
+  const heard = (await read(reader, left)).map(first);
+  t.same(
+    heard.slice(-10),
+    Array.from({ length: 10 }, (_, n) => (many - 10 + n) % 256),
+    'the oldest were dropped',
+  );
+  reader.send({ cmd: 'pingreq' });
+  t.match(await reader.next(), { cmd: 'pingresp' }, 'and nothing else is there');
 });
 
 /** A socket of a server, over TCP or TLS, and its client, which reads nothing. */
