@@ -98,7 +98,10 @@ export async function startServer(config: Config, options: StartOptions = {}): P
       opened.ctx.health.stopping();
       tls?.stop();
       // Requests under way finish; what is not done in time is cut off, and the stores close after them.
-      const cut = setTimeout(() => listening.server.closeAllConnections(), drainTime);
+      const cut = setTimeout(() => {
+        opened.ctx.log.warn('requests that had not ended in time were cut off');
+        listening.server.closeAllConnections();
+      }, drainTime);
       await listening.close();
       clearTimeout(cut);
       warnings.stop();

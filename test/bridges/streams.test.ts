@@ -269,7 +269,10 @@ t.test(
   withMosquitto,
   async (t) => {
     const access = ['topic read #', 'topic write slipway/v1/+/d/+/sure'];
-    const broker = await mosquitto(temporaryDirectory(t), 'me', 'pass', { access, more: ['message_size_limit 2000'] });
+    const broker = await mosquitto(temporaryDirectory(t), 'me', 'pass', {
+      access,
+      more: ['message_size_limit 2000', 'max_inflight_messages 5'],
+    });
     t.teardown(() => broker.stop());
     await broker.start();
     const credentials = { username: 'me', password: 'pass' };
@@ -284,18 +287,19 @@ t.test(
     await first?.say('sure', 'small');
     await first?.say('sure', 'x'.repeat(3000));
     await first?.say('sure', 'after it');
-    await Promise.all(speakers.slice(1).map(({ say }) => say('sure', 'one of many')));
+    await Promise.all(speakers.slice(1).map(({ say }, n) => say('sure', `one of many ${n}`)));
     await speakers[1]?.say('other', 'may not be there');
     const { version } = (await service.ok('GET', `/api/v1/bridges/${bridge.id}`)).bridge;
     const change = { headers: { etag: version }, body: { url: broker.url, credentials } };
     const { bridge: changed } = await service.ok('PUT', `/api/v1/bridges/${bridge.id}`, change);
     t.teardown(() => service.http('DELETE', `/api/v1/bridges/${bridge.id}`, { headers: { etag: changed.version } }));
-    await until(() => got.length === 31);
+    await until(async () => new Set(got).size === 31 && (await statusOf(bridge)).pending === 1);
     t.strictSame(
-      got.filter((text) => text !== 'one of many'),
+      got.filter((text) => !text.startsWith('one of many')),
       ['small', 'after it'],
     );
-    await until(async () => (await statusOf(bridge)).pending === 1);
+    // Mosquitto ends the connection of a client that sends more at once, and gets all that is under way again.
+    t.equal(got.length, 31, 'each once');
     const { deadLetters } = await service.ok('GET', `/api/v1/bridges/${bridge.id}/dead-letters`);
     t.match(deadLetters, { meta: { count: 1 }, results: [{ reason: /larger than the broker takes.*0x95/ }] });
     t.match(await statusOf(bridge), { note: null });

@@ -12,9 +12,6 @@ import { certificate } from './certificate.ts';
 
 const t = await part(import.meta);
 
-/** Milliseconds; the server's own patience with requests under way is 3000. */
-const quickly = 2900;
-
 async function startedWith(
   t: Test,
   env: Record<string, string>,
@@ -30,11 +27,10 @@ async function startedWith(
   return { ...server, jwt, mqttsPort: Number(/^MQTT over TLS \S+:(\d+)/m.exec(server.output())?.[1]) };
 }
 
+/** Closing what is open takes no time: what it waits for is cut off after a while, or ends the process with 1. */
 async function endsQuickly(t: Test, server: Running): Promise<void> {
-  const begun = performance.now();
   t.equal(await server.stop('SIGTERM'), 0);
-  const took = performance.now() - begun;
-  t.ok(took < quickly, `took ${took.toFixed(0)} ms`);
+  t.notMatch(server.output(), 'cut off');
 }
 
 async function openMqtt(t: Test, url: string, password: string, clientId: string): Promise<void> {

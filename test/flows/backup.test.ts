@@ -199,7 +199,7 @@ t.test('a restore that was broken off when it had been decided is ended by the n
 });
 
 for (const signal of ['SIGKILL', 'SIGTERM'] as const)
-  t.test(`${signal} of a backup leaves no file`, async (t) => {
+  t.test(`a backup that ${signal} ends leaves no file, and what is left of it goes with the next`, async (t) => {
     const directory = temporaryDirectory(t);
     const begunFile = join(directory, 'b.zip');
     const args = [...plainNode, cliFile, 'backup', begunFile, '--data-dir', service.directory];
@@ -218,6 +218,7 @@ for (const signal of ['SIGKILL', 'SIGTERM'] as const)
       t.same(readdirSync(directory), []);
       return;
     }
+    t.match(readdirSync(directory), [/^b\.zip\.partial-\d+$/], 'it has left what it had begun');
     mkdirSync(`${begunFile}.partial-notes`);
     // In a container that was started again the next backup has the number of the one that was killed.
     const script = 'mkdir "$0.partial-$$" && exec "$@"';

@@ -48,7 +48,11 @@ export function startDemo(
     detached: true,
   });
   const ended = once(child, 'close').then(([code, by]) => code ?? by);
-  t.teardown(() => signalGroup(child, 'SIGKILL'));
+  t.teardown(async () => {
+    signalGroup(child, 'SIGKILL');
+    // Before its directories are removed.
+    await ended;
+  });
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk) => {

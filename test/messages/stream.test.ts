@@ -440,7 +440,8 @@ t.test(
 
 t.test('streams of one caller are limited, and end with the session and the service', async (t) => {
   const clock = { now: () => Date.now() };
-  const limited = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2' }, { clock });
+  const logLines: string[] = [];
+  const limited = await fixture(t, { SLIPWAY_MQTT_MAX_CONNECTIONS_PER_PRINCIPAL: '2' }, { clock, logLines });
   const { service, topic } = limited;
   const organization = await service.organization();
   const { email, password } = await service.endUser(organization.id);
@@ -462,10 +463,9 @@ t.test('streams of one caller are limited, and end with the session and the serv
   mock.timers.tick(1000);
   await Promise.all([two.closed, third.closed]);
   t.equal(await streamsOf(service), 1, 'the session of the admin lasts longer');
-  const begun = performance.now();
   await service.close();
   await staying.closed;
-  t.ok(performance.now() - begun < 3000, 'nobody waits for it');
+  t.notMatch(logLines.join(''), 'cut off', 'nobody waits for it');
 });
 
 t.end();
