@@ -51,6 +51,11 @@ t.test(
     await say(',temperature,30.5,');
     await card.getByText('30.5 °C', { exact: true }).waitFor();
     await card.getByText(/^(just now|\d+ seconds ago)$/).waitFor();
+    await say(`${hour(-72)},temperature,99,\n,door,,ajar`);
+    // The values have been read again.
+    await page.getByRole('paragraph').filter({ hasText: 'ajar' }).waitFor();
+    await card.getByText('30.5 °C', { exact: true }).waitFor();
+    t.notMatch(await card.textContent(), /99/, 'a point days ahead is no last value');
     t.strictSame([errors, foreign], [[], []]);
   },
 );
