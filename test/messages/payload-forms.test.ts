@@ -125,6 +125,8 @@ t.test('four characters that are meant as text are not a float; other four bytes
   for (const payload of ['abcd', 'a,bc', Buffer.from([0, 0, 0xac, 0x41])]) t.equal(await send('auto', payload), 1);
   t.equal((await latest('auto'))[0]?.numericValue, 21.5);
   t.equal(await send('auto', '21.5'), 1, 'text');
+  t.equal(await send('auto', '123\0'), 1, 'text of a program in C');
+  t.equal((await latest('auto'))[0]?.numericValue, 123);
 });
 
 const payloads: Record<Exclude<Form, 'auto' | 'none'>, string | Buffer> = {

@@ -96,7 +96,7 @@ t.test('every list of points that CSV can hold is read back from it', async (t) 
   const unit = fc.string({ unit: 'grapheme', minLength: 1, maxLength: 1 });
   const text = fc
     .string({ unit, maxLength: 40 })
-    .filter((value) => value === value.replace(/^[ \t]+|[ \t]+$/g, '') && !/[\n\r\ufeff]/.test(value));
+    .filter((value) => value === value.replace(/^[ \t]+|[ \t]+$/g, '') && !/[\n\r\ufeff]|\0$/.test(value));
   const points = fc.array(
     fc.record(
       {
@@ -271,6 +271,18 @@ t.test('a log payload of every shape makes an entry', async (t) => {
     tags: ['one'],
   });
   t.match(readLog({ message: '\ud800' }), { message: '\ufffd' });
+});
+
+t.test('a NUL at the end, as programs in C send it, and a byte order mark are no part of a text', async (t) => {
+  t.strictSame(read('123\0'), { points: [point('', 123)] }, 'and no float of four bytes');
+  t.strictSame(read(',temperature,21.5,\0\0'), { points: [point('temperature', 21.5)] });
+  t.strictSame(read('{"a":1}\0'), { points: [point('a', 1)] });
+  t.strictSame(read('\ufeff{"a":1}'), { points: [point('a', 1)] });
+  t.strictSame(readPoints(Buffer.alloc(4), now), { points: [point('', 0)] }, 'a float of zero');
+  const failed = { message: 'failed', severity: 'error' };
+  for (const text of [`${JSON.stringify(failed)}\0`, `\ufeff${JSON.stringify(failed)}`])
+    t.strictSame(readLog(text), { ...entry, ...failed });
+  t.equal(readLog('pump stopped\0').message, 'pump stopped');
 });
 
 t.test('a log entry has one of the levels, by any of its names', async (t) => {

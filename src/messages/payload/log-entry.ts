@@ -1,6 +1,6 @@
 /** Reads an entry of `_log`. */
 import { type LogInput, type Severity, severities } from '../../../db/messages/store.ts';
-import { areSeconds, isInYears, isObject, parseJson, readTime } from './reading.ts';
+import { areSeconds, isInYears, isObject, parseJson, readTime, textOf } from './reading.ts';
 
 const severityNames: Readonly<Record<string, Severity>> = {
   ...(Object.fromEntries(severities.map((severity) => [severity, severity])) as Record<Severity, Severity>),
@@ -34,7 +34,7 @@ export function readSeverity(name: unknown): Severity | undefined {
  * no known meaning are kept under `custom`. `now` in milliseconds is the time of an entry that names none.
  */
 export function readLogEntry(payload: Buffer, now: number): LogInput {
-  const text = payload.toString('utf8');
+  const text = textOf(payload);
   const json = parseJson(text);
   if (!isObject(json) || isDeeper(json, depthLimit)) return plainEntry(text, now);
 

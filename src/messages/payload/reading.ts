@@ -52,14 +52,23 @@ function isMalformed(text: string): boolean {
   return /\p{Surrogate}/u.test(text);
 }
 
-const utf8 = new TextDecoder('utf-8', { fatal: true });
+const strictUtf8 = new TextDecoder('utf-8', { fatal: true });
+const utf8 = new TextDecoder();
 
+/** The text of a payload, as `textOf` has it; undefined for bytes that are not UTF-8. */
 export function decode(payload: Buffer): string | undefined {
   try {
-    return utf8.decode(payload);
+    return textOf(payload, strictUtf8);
   } catch {
     return undefined;
   }
+}
+
+/** The text of a payload, without a byte order mark, and without the NUL at the end that programs in C send along. */
+export function textOf(payload: Buffer, decoder = utf8): string {
+  let end = payload.length;
+  while (end > 0 && payload[end - 1] === 0) end -= 1;
+  return decoder.decode(payload.subarray(0, end));
 }
 
 export function parseJson(text: string): unknown {
