@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stepsHad } from '../../db/files/schema.ts';
-import { name as trimmingStep } from '../../db/migrations/0050-serial-numbers.ts';
+import { withoutMarks } from '../../db/migrations/0050-serial-numbers.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
 import { type Finding, findings } from './finding.ts';
@@ -23,7 +23,7 @@ interface Overshadowed {
 export function lookAtEnrollments(dataDir: string): Finding[] {
   const path = join(dataDir, 'registry.db');
   // The next start trims the others.
-  if (!existsSync(path) || !stepsHad(path).includes(trimmingStep)) return [];
+  if (!existsSync(path) || !stepsHad(path).includes(withoutMarks.name)) return [];
   const file = openSqlite(path, { readonly: true });
   try {
     file.function('trimmed', { deterministic: true }, (text) => trimSerialNumber(String(text)));

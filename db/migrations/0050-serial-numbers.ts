@@ -8,13 +8,25 @@ const unseen = [
   ...range(1, 32),
   ...range(127, 160),
   ...[0x1680, ...range(0x2000, 0x200d), 0x2028, 0x2029, 0x202f, 0x205f, 0x2060, 0x3000, 0xfeff],
-].join(', ');
-const trimmed = `trim("serialNumber", char(${unseen}))`;
-const isOther = `"serialNumber" <> ${trimmed} AND ${trimmed} <> ''`;
+];
+/** Soft hyphens, and marks of the direction of writing. */
+const marks = [0xad, 0x61c, 0x180e, 0x200e, 0x200f, ...range(0x202a, 0x202e), ...range(0x2061, 0x206f)];
 
 export const name = '0050-serial-numbers';
 
 export async function up(db: Kysely<unknown>): Promise<void> {
+  await trimAll(db, unseen);
+}
+
+/** A later step: more characters than `up` knew. */
+export const withoutMarks = {
+  name: '0065-serial-numbers-without-marks',
+  up: (db: Kysely<unknown>) => trimAll(db, [...unseen, ...marks]),
+};
+
+async function trimAll(db: Kysely<unknown>, characters: readonly number[]): Promise<void> {
+  const trimmed = `trim("serialNumber", char(${characters.join(', ')}))`;
+  const isOther = `"serialNumber" <> ${trimmed} AND ${trimmed} <> ''`;
   await executeAll(db, [
     `UPDATE "devices" SET "serialNumber" = ${trimmed} WHERE ${isOther}`,
     `UPDATE OR IGNORE "enrollments" SET "serialNumber" = ${trimmed} WHERE ${isOther}`,

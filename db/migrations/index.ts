@@ -184,6 +184,7 @@ export const registryMigrations: readonly Migration[] = [
   ),
   commandsOfJobs,
   indexedFields,
+  serialNumbers.withoutMarks,
 ];
 
 /**

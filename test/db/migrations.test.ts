@@ -191,6 +191,7 @@ t.test(
       ['2', 'SN-2'],
       ['3', '\ufeffSN-3\u3000\u0085'],
       ['4', ' \u00a0'],
+      ['5', '\u200e SN-5\u202c'],
     ])
       add('devices', { ...common, id, serialNumber });
     add('enrollmentGroups', {
@@ -218,6 +219,7 @@ t.test(
       ['1', 'SN-1 '],
       ['2', 'SN-2'],
       ['3', 'SN-2\r'],
+      ['5', 'SN-5\u202c'],
     ])
       add('enrollments', { ...enrollment, deviceId, serialNumber });
     file.close();
@@ -225,8 +227,8 @@ t.test(
     await migrate(path, registryMigrations);
     const kept = (table: string) =>
       rows(path, `SELECT "serialNumber" FROM "${table}"`).map((row) => (row as { serialNumber: string }).serialNumber);
-    t.same(kept('devices'), ['SN 1', 'SN-2', 'SN-3', ' \u00a0']);
-    t.same(kept('enrollments').sort(), ['SN-1', 'SN-2', 'SN-2\r']);
+    t.same(kept('devices'), ['SN 1', 'SN-2', 'SN-3', ' \u00a0', 'SN-5']);
+    t.same(kept('enrollments').sort(), ['SN-1', 'SN-2', 'SN-2\r', 'SN-5']);
   },
 );
 

@@ -1,8 +1,11 @@
 /** Serial numbers as people, scanners and files give them. */
 import { invalid } from '../errors.ts';
 
-/** What nobody sees at the ends: blanks of every kind, a byte order mark, control characters, characters without width. */
-const unseen = /[\s\p{Cc}\u200b-\u200d\u2060]/u;
+/**
+ * What nobody sees at the ends: blanks of every kind, a byte order mark, control characters, soft hyphens, characters without
+ * width, and marks of the direction of writing, which Windows and chats put around what is copied.
+ */
+const unseen = /[\s\p{Cc}\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f]/u;
 const control = /\p{Cc}/u;
 
 /** The serial number without what nobody sees at its ends. */
