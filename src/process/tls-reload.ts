@@ -48,8 +48,8 @@ export function reloadTls(
   return { now, stop: () => clearInterval(timer) };
 }
 
-/** The file's state, which changes when it is written or replaced. */
+/** The file's state, which changes when it is written, replaced, or given to another user: only then it may be readable. */
 function identityOf(path: string): Array<number | undefined> {
   const stat = statSync(path, { throwIfNoEntry: false });
-  return [stat?.ino, stat?.mtimeMs, stat?.size];
+  return [stat?.ino, stat?.ctimeMs, stat?.size];
 }
