@@ -254,9 +254,11 @@ interface TlsFiles {
   key: string;
 }
 
-/** @throws Error if the key belongs to another certificate, or one of them cannot be parsed. */
+/** @throws Error if the key belongs to another certificate or has a passphrase, or one of them cannot be parsed. */
 function fitting(cert: string, key: string, ca: string | undefined): TlsFiles {
   const chain = ca ? `${cert}\n${ca}` : cert;
+  if (/BEGIN ENCRYPTED PRIVATE KEY|Proc-Type: 4,ENCRYPTED/.test(key))
+    throw new Error('it has a passphrase, which a service cannot be asked for. `openssl pkey` writes it without one.');
   createSecureContext({ cert: chain, key });
   // OpenSSL keeps one pair for each kind of key, and compares only within a kind.
   if (!new X509Certificate(cert).checkPrivateKey(createPrivateKey(key)))

@@ -152,6 +152,15 @@ const wrong: readonly Wrong[] = [
     /^SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT/,
   ],
   [
+    'a key with a passphrase',
+    (d) => {
+      const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+      const form = { type: 'pkcs8', format: 'pem', cipher: 'aes-256-cbc', passphrase: 'secret' } as const;
+      return { ...tls, SLIPWAY_TLS_KEY: write(d, 'k.pem', privateKey.export(form).toString()) };
+    },
+    /^SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it has a passphrase.*openssl pkey/,
+  ],
+  [
     'no chain there',
     env({ ...tls, SLIPWAY_TLS_CA: 'nowhere.pem' }),
     /^SLIPWAY_TLS_CA names a file that cannot be read/,
