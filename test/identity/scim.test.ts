@@ -520,6 +520,7 @@ t.test('what no schema knows is named and ignored, and locks nobody in who is lo
     [custom, { op: 'Add', path: custom, value: { CostCenter: '7' } }, locksOut],
     [`${enterprise}:badge`, { op: 'Add', path: `${enterprise}:badge`, value: '7' }, locksOut],
     ['password', { op: 'Replace', path: 'password', value: 'correct horse' }, locksOut],
+    ['thumbnail', { op: 'Add', path: 'thumbnail', value: 'A'.repeat(20_000) }, locksOut],
     ['a b, nothing', { op: 'replace', value: { 'a b': 1, nothing: 2, active: 'False' } }],
     [`${custom}:CostCenter`, { op: 'replace', value: { [`${custom}:CostCenter`]: 2, active: false } }],
     [custom, { op: 'replace', value: { [custom]: { CostCenter: 2 }, [userSchema]: { active: false } } }],

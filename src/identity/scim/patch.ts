@@ -92,7 +92,6 @@ function applyPath(patch: Patch, op: Operation['op'], path: string, value: unkno
   if (left.operations < 0) throw refused('invalidSyntax', `There are more than ${maxOperations} operations.`);
   if (!isKey && path.length > maxPathLength)
     throw refused('invalidPath', `A path has at most ${maxPathLength} characters.`);
-  demandSmall(value);
   const schema = [userSchema, enterpriseSchema].find((one) => one.toLowerCase() === path.toLowerCase());
   const at = schema !== undefined ? undefined : isKey ? readKey(path) : readPath(path);
   if (at) apply(patch, op, path, at, value);
@@ -131,6 +130,7 @@ function apply(
     ignored.add(path);
     return;
   }
+  demandSmall(value);
   const { name, multiValued = false } = attribute;
   const container = at.schema?.toLowerCase() === enterpriseSchema.toLowerCase() ? extensionOf(resource) : resource;
   if (where) {
