@@ -50,7 +50,9 @@ function digestsIn(headers: FastifyRequest['headers']): Said[] {
   const md5 = headers['content-md5'];
   const said: Said[] =
     md5 === undefined ? [] : [{ header: 'content-md5', algorithm: 'md5', value: String(md5).trim() }];
-  for (const header of ['content-digest', 'repr-digest']) {
+  // Of a part of a file, Repr-Digest is that of the whole file (RFC 9530, 3), which who takes the file compares.
+  const isPart = headers['content-range'] !== undefined;
+  for (const header of isPart ? ['content-digest'] : ['content-digest', 'repr-digest']) {
     const value = headers[header];
     if (value === undefined) continue;
     const members = [...String(value).matchAll(/(?:^|,)\s*([a-z*][a-z0-9_.*-]*)=:([A-Za-z0-9+/]*={0,2}):\s*(?=,|$)/g)];

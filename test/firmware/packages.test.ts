@@ -125,11 +125,17 @@ t.test('a file comes in parts, goes on after a break, and a gap is refused with 
   const { file } = await service.ok('GET', `/api/v1/firmware/packages/${id}/files/app.bin`);
   t.same(file, { name: 'app.bin', received: 150_000, total: 300_000 });
   // A client that has not heard of the last bytes sends some again.
-  const whole = await send(120_000, 300_000);
+  const digestOf = (of: Buffer) => `sha-256=:${createHash('sha256').update(of).digest('base64')}:`;
+  const wrong = await send(120_000, 300_000, { 'content-digest': digestOf(bytes) });
+  t.match(wrong, { status: 400 }, 'the digest of the whole file is not that of the part');
+  const whole = await send(120_000, 300_000, { 'repr-digest': digestOf(bytes) });
   t.equal(whole.status, 200);
   t.match(whole.body.firmwarePackage.files, [{ sha256: hash(bytes), size: 300_000 }]);
   t.same(contents(service), [hash(bytes)]);
   t.same(partials(service), []);
+  const other = { ...part(0, bytes.length), 'repr-digest': digestOf(randomBytes(1)) };
+  t.match(await put(service, `${id}/files/other.bin`, bytes, other), { status: 400 }, 'the digest of another file');
+  t.same(contents(service), [hash(bytes)]);
 });
 
 /** The sizes of files that are not whole. */

@@ -31,7 +31,9 @@ const uploadHeaders = Type.Object({
   'content-range': Type.Optional(
     Type.String({ description: '`bytes a-b/total` for a part; the next one begins at `received`.' }),
   ),
-  digest: Type.Optional(Type.String({ description: '`sha-256=…` of the whole file, base64 or hex.' })),
+  digest: Type.Optional(
+    Type.String({ description: '`sha-256=…` of the whole file, base64 or hex; or `repr-digest: sha-256=:…:`.' }),
+  ),
 });
 /** Any type of body is taken; generated clients send bytes as this one. */
 const binary = Type.Unsafe<Buffer>({ type: 'string', format: 'binary', description: 'The bytes.' });

@@ -1,4 +1,5 @@
 /** Reads the headers of an upload. */
+import type { IncomingHttpHeaders } from 'node:http';
 import { invalid } from '../../core/errors.ts';
 
 /** Where the bytes of a request belong: from `from` on, `length` of them if that was told, of `total` in all. */
@@ -21,9 +22,13 @@ export function readPart(range: string | undefined, contentLength: string | unde
   return { from, length: to - from + 1, total };
 }
 
-/** The SHA-256 of a `digest: sha-256=…` header in hex; undefined without one. @throws PlatformError 400/106. */
-export function readDigest(header: string | string[] | undefined): string | undefined {
-  const given = Array.isArray(header) ? header.join(',') : header;
+/**
+ * The SHA-256 of the whole file in hex: of a `digest: sha-256=…` header, or of `repr-digest: sha-256=:…:`; undefined without one.
+ * @throws PlatformError 400/106.
+ */
+export function readDigest(headers: IncomingHttpHeaders): string | undefined {
+  const ofWhole = String(headers['repr-digest']);
+  const given = headers.digest === undefined ? /sha-256=.*/.exec(ofWhole)?.[0] : String(headers.digest);
   if (given === undefined) return undefined;
   for (const one of given.split(',')) {
     const [, value = ''] = /^\s*sha-256=:?([^:\s]+):?\s*$/i.exec(one) ?? [];

@@ -51,7 +51,7 @@ export class Uploads {
   ): Promise<FirmwarePackage | { received: number }> {
     const { headers, caller } = request;
     const part = readPart(headers['content-range'], headers['content-length']);
-    const digest = readDigest(headers.digest);
+    const digest = readDigest(headers);
     if ((part.total ?? 0) > this.#ctx.config.limits.firmwareFileBytes) throw tooLarge('SLIPWAY_FIRMWARE_FILE_BYTES');
     this.#demandTurn(caller.accountId, `${id}/${name}`);
     return this.#alone(caller.accountId, `${id}/${name}`, async (signal) => {
