@@ -48,6 +48,7 @@ export const filters: Array<{ channels: number[]; write: (topic: (channel: strin
   { channels: [0], write: (topic) => topic('a').replace(/\/[^/]*\/d\//, '/+/d/') },
   { channels: [0, 1, 2, 3], write: (topic) => topic('+') },
 ];
+const everything = filters.length - 1;
 export const sharedFilter = filters.length;
 
 /** The walk of a seed. What its steps are mostly about differs from walk to walk. */
@@ -172,7 +173,8 @@ class Dice {
       ...{ client: other, gap: 'ping', kind: 'publish', channel, qos, retain, count, size: 0 },
     });
     const settle: Step = { client, gap: 'ping', kind: 'settle' };
-    const ask = (): Step => ({ ...this.subscribe(client), gap: 'none' });
+    // To all that is retained: each copy needs a packet id that none of the backlog has.
+    const ask = (): Step => ({ client, gap: 'none', kind: 'subscribe', filter: everything, qos, handling: 0 });
     return [
       { client, gap: 'ping', kind: 'connect', fresh: false, keep: true, holds: true, waits: true },
       { client, gap: 'ping', kind: 'subscribe', filter: 0, qos, handling: 0 },
@@ -180,8 +182,19 @@ class Dice {
       ...Array.from({ length: 1 + random(3) }, () => [publish(0, false, 800), settle, settle]).flat(),
       { client, gap: this.#gap(), kind: 'cut' },
       { client, gap: 'none', kind: 'connect', fresh: false, keep: true, holds: random(2) === 0, waits: false },
-      ...Array.from({ length: 3 + random(10) }, ask),
+      ...Array.from({ length: 10 + random(20) }, ask),
     ];
+  }
+
+  /** A client that connects again while it is connected, and says that it is there where its will says that it is not. */
+  #rebirth(client: number): Step[] {
+    const random = this.#random;
+    const will = { channel: random(this.#channels), qos: random(3) as Qos, retain: true };
+    const connect = (gap: Gap, waits: boolean) => ({ ...this.connect(client), will, gap, waits }) as Step;
+    const birth: Step = {
+      ...{ client, gap: this.#gap(), kind: 'publish', ...will, qos: random(2) as Qos, count: 1, size: 0 },
+    };
+    return [connect('ping', true), connect('none', false), birth];
   }
 
   /** The next steps: one, or the return of a client with what it says right behind CONNECT. */
@@ -189,6 +202,7 @@ class Dice {
     const random = this.#random;
     const client = random(this.#clients);
     const kind = this.#weighted();
+    if (kind === 'return' && random(8) === 0) return this.#rebirth(client);
     if (kind === 'return') {
       const steps: Step[] = random(2) === 0 ? [{ client, gap: this.#gap(), kind: 'cut' }] : [];
       const connect = this.connect(client);
