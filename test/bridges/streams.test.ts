@@ -309,6 +309,18 @@ t.test(
   },
 );
 
+t.test('of a broker that takes no QoS 1 the state says so, and the message waits', withMosquitto, async (t) => {
+  const broker = await mosquitto(temporaryDirectory(t), 'me', 'pass', { more: ['max_qos 0'] });
+  t.teardown(() => broker.stop());
+  await broker.start();
+  const credentials = { username: 'me', password: 'pass' };
+  const bridge = await bridgeTo(t, { kind: 'mqtt', url: broker.url, credentials });
+  const { say } = await speaker();
+  await say('sure', 'waits');
+  await until(async () => (await statusOf(bridge)).lastFailureReason?.includes('takes no messages with QoS 1'));
+  t.match(await statusOf(bridge), { pending: 1, deadLetters: 0, lastFailureReason: /maximum QoS.*0x9b/ });
+});
+
 t.test('of a broker without MQTT 5 the state says what it cannot tell', async (t) => {
   const broker = await startBroker(t);
   const credentials = { username: 'me', password: 'pass' };

@@ -225,6 +225,8 @@ const reasons: Record<number, Fault> = {
   150: 'throttled',
   151: 'throttled',
 };
+const qosNotSupported = 155;
+const noQos1 = 'The broker takes no messages with QoS 1. Raise its maximum QoS.';
 /** Reasons of PUBACK that no later try of the same message can mend. */
 const final = [144, 149, 153];
 
@@ -234,6 +236,7 @@ function sentOf(code: number): Sent {
 }
 
 function told(code: number): string {
+  if (code === qosNotSupported) return `${noQos1} (${hex(code)})`;
   const fault = reasons[code];
   return fault ? sentenceOf('mqtt', fault, hex(code)) : hex(code);
 }
