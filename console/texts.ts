@@ -23,6 +23,10 @@ const jobs: Record<string, string> = {
   regenerate: 'make new secrets for',
   command: 'send a command to',
 };
+const span = (minutes: number) => {
+  const [count, unit] = minutes % 60 === 0 ? [minutes / 60, 'hour'] : [minutes, 'minute'];
+  return `${number(count)} ${unit}${count === 1 ? '' : 's'}`;
+};
 const devices = (count: unknown) => (Number(count) === 1 ? '1 device' : `${number(Number(count))} devices`);
 const changes: Record<string, string> = {
   created: 'made',
@@ -43,7 +47,7 @@ const english = {
   parts: 'Parts of this page',
   pages: 'Pages',
   noSuchPlace: 'There is no such page',
-  noSuchPlaceHint: 'The address may be mistyped, or what it led to was deleted.',
+  noSuchPlaceHint: 'The address may be mistyped, or the page was deleted.',
   wayHome: 'Go to Home',
   help: 'Help',
   showCall: 'Show the call',
@@ -349,7 +353,7 @@ const english = {
     columns: 'Columns',
     valueColumns: 'Last values',
     valueColumnsHint: (max: number) =>
-      `At most ${max}. Products say which there are, in the categories of their channels.`,
+      `At most ${max}. They are the categories that channels of your products declare.`,
     filters: (count: number) => (count === 0 ? 'Filters' : `Filters (${count})`),
     open: 'Open',
     charts: 'Charts',
@@ -363,6 +367,7 @@ const english = {
     lastConnected: 'Last connected',
     none: 'There are no devices yet. Make the first one, or import a file.',
     noMatch: 'No device matches these filters.',
+    clear: 'Clear the filters',
     made: (serial: string) => `${serial} was created.`,
   },
   imports: {
@@ -573,7 +578,7 @@ const english = {
     noCertificates: 'No certificate is registered.',
     addCertificate: 'Add a certificate',
     installed: 'Installed version',
-    installedHint: 'The device reports it after an update, or in its fields.',
+    installedHint: 'The device reports it after an update. You can also set it under Settings.',
     versionSources: { device: 'The device said so', api: 'Somebody set it' } as Record<string, string>,
     update: 'Update',
     updated: 'Last change',
@@ -746,7 +751,7 @@ const english = {
     tab: 'Roles',
     new: 'New role',
     none: 'There are no roles.',
-    scope: 'Counts in',
+    scope: 'Applies to',
     scopes: { account: 'The whole account', organization: 'An organization' },
     rights: 'Rights',
     show: 'Show the rights',
@@ -823,7 +828,7 @@ const english = {
   tokens: {
     tab: 'Tokens',
     new: 'New token',
-    none: 'There are no tokens. With one a program acts for you, over HTTP and MQTT.',
+    none: 'There are no tokens. A program that has one acts for you, over HTTP and MQTT.',
     whose: 'Whose tokens',
     whoses: { own: 'Yours', all: 'Everybody’s' },
     owner: 'Owner',
@@ -832,8 +837,8 @@ const english = {
     everything: 'All that its owner may',
     some: (count: number) => (count === 1 ? 'Something of one kind' : `Something of ${number(count)} kinds`),
     within: 'in',
-    organization: 'Counts in',
-    everywhere: 'Everywhere',
+    organization: 'Applies to',
+    everywhere: 'Everything you reach',
     lastUsed: 'Last used',
     never: 'Never',
     end: 'End the token',
@@ -879,7 +884,7 @@ const english = {
     rename: 'Rename',
     matters: 'The value that matters',
     mattersHint:
-      'People see it first: in lists of devices, and on the cards of their own ones. Categories of channels are offered.',
+      'It is shown first in My devices, and can be a column of Devices. Choose a category that a channel declares.',
     cameLast: 'The value that came last',
     settings: {
       skipSameVersion: {
@@ -1000,7 +1005,7 @@ const english = {
     code: (code: number) => `code ${code}`,
     started: 'Start:',
     stageOf: (stage: number, percent: number, minutes: number) =>
-      `Stage ${stage}: ${percent} %${minutes > 0 ? `, after ${number(minutes)} minutes` : ''}`,
+      `Stage ${stage}: ${percent} %${minutes > 0 ? `, after ${span(minutes)}` : ''}`,
     retry: 'Try failed devices again',
     cancelOf: (name: string) => `Cancel ${name}?`,
     cancelSays: 'Devices that have not finished lose the offer. A cancelled rollout cannot go on.',
@@ -1063,7 +1068,7 @@ const english = {
       most === null ? number(count) : `${number(count)} of ${number(most)}`,
     steps: ['Hardware', 'Product', 'Limits'],
     next: 'Next',
-    back: 'Back to the step before',
+    back: 'Previous step',
     hardware: 'What do your devices have when they leave the factory?',
     hardwares: {
       claimSecret: {
@@ -1226,7 +1231,7 @@ const english = {
     once: 'The token is shown only now. Copy both to the provider.',
   },
   bridges: {
-    hint: 'A bridge gets the messages of channels that are marked for bridges, in Products.',
+    hint: 'A bridge gets the messages of channels that you mark for bridges in Products.',
     kinds: { webhook: 'Webhook', nats: 'NATS', kafka: 'Kafka', kinesis: 'Kinesis', mqtt: 'MQTT' },
     examples: {
       webhook: 'https://example.com/messages',
@@ -1247,7 +1252,7 @@ const english = {
     kept: 'Stored, not shown',
     hiddenPart: 'Its query is stored and not shown. It is kept as long as you leave the address as it is.',
     ca: 'CA (PEM)',
-    caHint: 'Only for a target whose certificate is by a private CA. The bridge then trusts no other.',
+    caHint: 'Needed only if a private CA signed the certificate of the target. The bridge then trusts this CA alone.',
     replay: 'Replay',
     replayOf: (name: string) => `Replay messages to ${name}`,
     replayHint: 'Stored messages of this time are sent again.',
@@ -1299,7 +1304,7 @@ const english = {
     per: (per: string) => `for each ${per}`,
     counted: 'What this account uses',
     others: 'Other limits',
-    othersHint: 'They bound single requests, connections and messages, so nothing is counted up.',
+    othersHint: 'They apply to each request, connection or message, so nothing is counted.',
     percent: (percent: number) => `${percent} %`,
     messagesStored: 'Messages and log entries',
     points: 'Points',
@@ -1373,16 +1378,16 @@ const english = {
     ready: 'Ready',
     notReady: 'Not ready',
     noProblems: 'The broker, the registry and the message store work.',
-    healthHint: 'As /health/ready says it to load balancers. Read again every five seconds.',
+    healthHint: 'Load balancers get the same answer at /health/ready. This page reads it every five seconds.',
     healthClosed: 'The operator of this service has closed its health to others.',
     unlimited: 'No limit',
   },
   branding: {
     title: 'What customers see',
-    hint: 'The claim page, to which labels lead, bears this name, colour and logo.',
+    hint: 'The claim page and My devices show this name, colour and logo.',
     color: 'Colour',
     logo: 'Logo',
-    logoHint: 'SVG or PNG, at most 64 KB. Of an SVG only what draws is kept.',
+    logoHint: 'SVG or PNG, at most 64 KB. Of an SVG, only shapes and text are kept.',
     noLogo: 'Remove the logo',
     open: 'Open the claim page',
     claiming: 'Claiming',

@@ -59,7 +59,7 @@ export function Device({ id, tab }: { id: string; tab: string }) {
       }
     >
       <p class="row">
-        <Link class="small" href={from} onClick={goesBack}>
+        <Link href={from} onClick={goesBack}>
           {words.back}
         </Link>
         <Online is={device.connected} />

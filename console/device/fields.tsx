@@ -83,7 +83,7 @@ export function Fields({ device, onSaved }: { device: DeviceRow; onSaved: () => 
         </div>
         {custom.length > 0 && (
           <>
-            <h3>{texts.products.fields}</h3>
+            <h2 class="gap">{texts.products.fields}</h2>
             <div class="grid fields">
               {custom.map((field) => (
                 <Custom key={field.id} field={field} value={valueOfField(base, field.name)} />

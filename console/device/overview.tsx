@@ -102,7 +102,7 @@ function About({ device }: { device: DeviceRow }) {
       <Facts
         of={[
           [texts.devices.connected, <Connection device={device} />],
-          [texts.product, <NameLink kind="deviceTemplate" id={deviceTemplateId} otherwise={texts.product} />],
+          can('read', 'deviceTemplate') && [texts.product, <NameLink kind="deviceTemplate" id={deviceTemplateId} />],
           [texts.organization, <Owner of={device} />],
           [
             texts.state,

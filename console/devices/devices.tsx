@@ -1,7 +1,7 @@
 /** Devices: a table that reads one page at a time, with its search, filters, sort and page in the address. */
 import { Suspense } from 'preact/compat';
 import { useState } from 'preact/hooks';
-import { useLocation, useSearchParams } from 'wouter-preact';
+import { Link, useLocation, useSearchParams } from 'wouter-preact';
 import { useAction } from '../app/actions.ts';
 import { api, unwrap } from '../app/api.ts';
 import { make } from '../app/entities.ts';
@@ -123,7 +123,18 @@ export function Devices() {
         sort={sort}
         onSort={({ by, order }) => set({ sort: by, order })}
         {...(can('create', 'bulkChange') && { selected, onSelect: setSelected })}
-        empty={<p>{Object.keys(filter).length > 0 ? words.noMatch : words.none}</p>}
+        empty={
+          Object.keys(filter).length > 0 ? (
+            <>
+              <p>{words.noMatch}</p>
+              <Link class="button" href="/devices">
+                {words.clear}
+              </Link>
+            </>
+          ) : (
+            <p>{words.none}</p>
+          )
+        }
       />
       <Pager page={page} pageSize={pageSize} count={count} onPage={(to) => set({ page: String(to) })} />
       {open === 'new' && <New onClose={() => setOpen(undefined)} onMade={reload} />}

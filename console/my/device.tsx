@@ -71,6 +71,7 @@ export function Device({ id, brand }: { id: string; brand: string }) {
         <a class="button" href={`/console/devices/${id}`}>
           {words.details}
         </a>
+        <VerbButtons verbs={[removing(device, name)]} start={start} />
       </div>
       {dialog}
     </MyPage>
@@ -104,7 +105,6 @@ function verbsOf(device: Mine): (Verb | false)[] {
       },
     },
     asking(device, name),
-    organizationId !== null && mayChange && removing(device, name),
   ];
 }
 
@@ -123,7 +123,8 @@ function asking({ id }: Mine, name: string): Verb {
   };
 }
 
-function removing(device: Mine, name: string): Verb {
+function removing(device: Mine, name: string): Verb | false {
+  if (device.organizationId === null || !can('update', 'device')) return false;
   return {
     text: words.remove,
     kind: 'danger',

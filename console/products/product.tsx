@@ -44,9 +44,9 @@ export function Product({ id }: { id: string }) {
       <div class="stack">
         <EntityPart of={channels} heading={words.channels} />
         <EntityPart of={customFields} heading={words.fields} />
-        <PrimaryValue {...{ product, save }} />
         <EntityPart of={commands} heading={texts.commands.title} />
         <div class="grid">
+          <PrimaryValue {...{ product, save }} />
           <Switch {...{ product, save }} name="commandsOnly" />
           <Switch {...{ product, save }} name="skipSameVersion" />
         </div>

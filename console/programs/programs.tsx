@@ -78,7 +78,14 @@ const providers: EntityList<Entity<'identityProvider'>> = {
 /** What is to be registered at a provider, before it is made here. */
 function Callback() {
   const { data } = useLoad(() => unwrap(api.GET('/api/v1/oauth2/callback-url')), []);
-  return data ? <Code label={words.callback} text={data.callbackUrl} /> : null;
+  return (
+    data && (
+      <>
+        <p class="hint">{words.callback}</p>
+        <Code label={words.callback} text={data.callbackUrl} />
+      </>
+    )
+  );
 }
 
 const providerFields = (kept?: string) => [

@@ -41,7 +41,7 @@ t.test('a group is made step by step, shows its secret once, and what it makes a
   await inDialog(page, 'Next');
   await page.getByLabel('Serial numbers').fill('P-*');
   await page.getByLabel('Most devices').fill('10');
-  await inDialog(page, 'Back to the step before');
+  await inDialog(page, 'Previous step');
   t.equal(await page.getByLabel('Name').inputValue(), 'Pumps 2027', 'the step before is as it was');
   await inDialog(page, 'Next');
   await page.getByLabel('Serial numbers').fill('P-*');

@@ -97,7 +97,7 @@ t.test('an admin makes a role, gives it, and sees who has it', async (t) => {
   await page.getByRole('button', { name: 'New role', exact: true }).click();
   const dialog = page.getByRole('dialog');
   await dialog.getByLabel('Name').fill('Night shift');
-  await dialog.getByLabel('Counts in').selectOption('An organization');
+  await dialog.getByLabel('Applies to').selectOption('An organization');
   await dialog.getByLabel('Read: Devices').check();
   await dialog.getByLabel('Listen: Devices').check();
   t.equal(await dialog.getByLabel('Delete: Devices').count(), 0, 'no role of an organization deletes devices');

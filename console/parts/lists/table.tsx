@@ -235,8 +235,8 @@ function Row<T extends { id: string }>({
   );
 }
 
-/** A text may be a name: it keeps to itself. */
-const cellOf = (shown: ComponentChildren) => (typeof shown === 'string' ? <bdi>{shown}</bdi> : shown);
+/** A text may be a name: it keeps to itself. Of an empty one nothing is left, so that a card leaves it out. */
+const cellOf = (shown: ComponentChildren) => (typeof shown === 'string' && shown !== '' ? <bdi>{shown}</bdi> : shown);
 
 /** While a long table scrolls, only rows that come into sight are drawn. */
 const MemoRow = memo(Row<{ id: string }>);
