@@ -78,13 +78,12 @@ const providers: EntityList<Entity<'identityProvider'>> = {
 /** What is to be registered at a provider, before it is made here. */
 function Callback() {
   const { data } = useLoad(() => unwrap(api.GET('/api/v1/oauth2/callback-url')), []);
+  if (!data) return null;
   return (
-    data && (
-      <>
-        <p class="hint">{words.callback}</p>
-        <Code label={words.callback} text={data.callbackUrl} />
-      </>
-    )
+    <>
+      <p class="hint">{words.callback}</p>
+      <Code label={words.callback} text={data.callbackUrl} />
+    </>
   );
 }
 

@@ -38,7 +38,7 @@ export function Commands({ id }: { id: string }) {
     </Form>
   );
   return (
-    <div class="stack">
+    <div class="aside">
       {can('create', 'command') && product && (
         <Panel title={words.send} kind="narrow">
           {product.commands.length > 0 && (
@@ -56,52 +56,54 @@ export function Commands({ id }: { id: string }) {
         </Panel>
       )}
       {dialog}
-      <Listing
-        label={words.title}
-        on={[round]}
-        every={1000}
-        newestFirst
-        load={async (page) => {
-          const query = { page, pageSize };
-          return (await unwrap(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;
-        }}
-        columns={[
-          { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
-          { name: 'name', label: words.name, show: ({ name }) => <b>{name}</b> },
-          { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
-          {
-            name: 'payload',
-            label: texts.payload,
-            wrap: true,
-            show: ({ payload }) => payload !== null && <code>{JSON.stringify(payload)}</code>,
-          },
-          {
-            name: 'result',
-            label: words.result,
-            wrap: true,
-            show: ({ result, lateReply }) => {
-              const reply = result ?? lateReply ?? null;
-              return reply !== null && <code>{typeof reply === 'string' ? reply : JSON.stringify(reply)}</code>;
+      <section>
+        <Listing
+          label={words.title}
+          on={[round]}
+          every={1000}
+          newestFirst
+          load={async (page) => {
+            const query = { page, pageSize };
+            return (await unwrap(api.GET('/api/v1/devices/{id}/commands', { params: { ...params, query } }))).commands;
+          }}
+          columns={[
+            { name: 'created', label: texts.created, show: ({ created }) => <Time iso={created} /> },
+            { name: 'name', label: words.name, show: ({ name }) => <b>{name}</b> },
+            { name: 'state', label: texts.state, show: ({ state }) => <State of={state} /> },
+            {
+              name: 'payload',
+              label: texts.payload,
+              wrap: true,
+              show: ({ payload }) => payload !== null && <code>{JSON.stringify(payload)}</code>,
             },
-          },
-          {
-            name: 'do',
-            label: texts.actions,
-            show: ({ id: commandId, state, name, created }) =>
-              !hasEnded(state) &&
-              can('delete', 'command') && (
-                <ActionButton
-                  label={texts.cancel}
-                  of={`${name} ${timeText(created)}`}
-                  act={() => cancel(commandId)}
-                  onError={failed}
-                  kind="plain"
-                />
-              ),
-          },
-        ]}
-        empty={<p>{words.none}</p>}
-      />
+            {
+              name: 'result',
+              label: words.result,
+              wrap: true,
+              show: ({ result, lateReply }) => {
+                const reply = result ?? lateReply ?? null;
+                return reply !== null && <code>{typeof reply === 'string' ? reply : JSON.stringify(reply)}</code>;
+              },
+            },
+            {
+              name: 'do',
+              label: texts.actions,
+              show: ({ id: commandId, state, name, created }) =>
+                !hasEnded(state) &&
+                can('delete', 'command') && (
+                  <ActionButton
+                    label={texts.cancel}
+                    of={`${name} ${timeText(created)}`}
+                    act={() => cancel(commandId)}
+                    onError={failed}
+                    kind="plain"
+                  />
+                ),
+            },
+          ]}
+          empty={<p>{words.none}</p>}
+        />
+      </section>
     </div>
   );
 }
