@@ -129,7 +129,7 @@ const builtIn: Readonly<Record<RoleScope, Readonly<Record<string, { description:
   account: {
     admin: { description: 'Everything in the account.', rights: administration },
     operator: {
-      description: 'Devices, firmware, commands and jobs.',
+      description: 'Devices, fleets, firmware, commands and jobs.',
       rights: {
         account: ['read'],
         permission: ['read'],

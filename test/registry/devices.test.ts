@@ -120,7 +120,17 @@ t.test('what nobody sees at the ends of a serial number is no part of it, wherev
     t.match((await service.ok('GET', path)).devices.results, [{ id: made.id }], `case ${at}`);
   }
   const { version, id } = await service.create('/devices', 'device', { serialNumber: 'TRIM' });
-  for (const serialNumber of [' ', '\u00a0\r\n', '\ufeff', '\u200e', 'A\tB', 'A\rB', 'A\u0000B', 'A\u0085B', 'A\u007fB']) {
+  for (const serialNumber of [
+    ' ',
+    '\u00a0\r\n',
+    '\ufeff',
+    '\u200e',
+    'A\tB',
+    'A\rB',
+    'A\u0000B',
+    'A\u0085B',
+    'A\u007fB',
+  ]) {
     const refusal = { status: 400, body: { error: { code: 106, details: [{ path: 'serialNumber' }] } } };
     const said = encodeURIComponent(serialNumber);
     const body = { accountId: service.accountId, serialNumber };

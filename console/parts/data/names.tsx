@@ -15,6 +15,7 @@ const kinds = [
   'device',
   'deviceTemplate',
   'firmwarePackage',
+  'fleet',
   'identity',
   'identityProvider',
   'organization',
