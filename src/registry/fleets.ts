@@ -157,7 +157,6 @@ function checkCount(query: Expand): void {
 }
 
 async function page(ctx: RegistryContext, caller: Caller, query: ListQuery) {
-  checkCount(query);
   const { rows, meta } = await list(ctx, caller, fleetListing, query);
   return { rows: rows && isCounted(query) ? countedBefore(ctx, rows) : rows, meta };
 }
