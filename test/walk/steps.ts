@@ -174,7 +174,8 @@ class Dice {
     });
     const settle: Step = { client, gap: 'ping', kind: 'settle' };
     // To all that is retained: each copy needs a packet id that none of the backlog has.
-    const ask = (): Step => ({ client, gap: 'none', kind: 'subscribe', filter: everything, qos, handling: 0 });
+    const all: Step = { client, gap: 'none', kind: 'subscribe', filter: everything, qos, handling: 0 };
+    const ask = (): Step => (this.#isShared ? { ...this.subscribe(client), gap: 'none' } : all);
     return [
       { client, gap: 'ping', kind: 'connect', fresh: false, keep: true, holds: true, waits: true },
       { client, gap: 'ping', kind: 'subscribe', filter: 0, qos, handling: 0 },
@@ -191,9 +192,7 @@ class Dice {
     const random = this.#random;
     const will = { channel: random(this.#channels), qos: random(3) as Qos, retain: true };
     const connect = (gap: Gap, waits: boolean) => ({ ...this.connect(client), will, gap, waits }) as Step;
-    const birth: Step = {
-      ...{ client, gap: this.#gap(), kind: 'publish', ...will, qos: random(2) as Qos, count: 1, size: 0 },
-    };
+    const birth = { client, gap: this.#gap(), kind: 'publish', ...will, qos: random(2), count: 1, size: 0 } as Step;
     return [connect('ping', true), connect('none', false), birth];
   }
 
