@@ -130,6 +130,7 @@ const english = {
     superseded: 'Replaced by a later update',
     timedOut: 'Timed out',
   },
+  fileChanged: 'The file was changed or moved after it was chosen. Choose it again.',
   previous: 'Previous',
   next: 'Next',
   selectAll: 'Select all rows of this page',

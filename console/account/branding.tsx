@@ -5,6 +5,7 @@ import { accountId } from '../app/session.ts';
 import { type Branding, BrandMark, textOn } from '../claim/brand.tsx';
 import { useLoad } from '../parts/data/load.ts';
 import { toast } from '../parts/dialogs/toast.tsx';
+import { forgetFile } from '../parts/forms/files.ts';
 import { Button, Check, ErrorNote, Field, Form, type Values } from '../parts/forms/form.tsx';
 import { Loading, Panel } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
@@ -67,6 +68,7 @@ function Editor({ branding, onSaved }: { branding: Branding; onSaved: () => void
           type="file"
           accept="image/svg+xml,image/png"
           hint={words.logoHint}
+          onClick={forgetFile}
           onChange={(event) => choose(event.currentTarget.files?.[0])}
         />
         <ErrorNote error={problem} />

@@ -13,7 +13,7 @@ import { Dialog } from '../parts/dialogs/dialog.tsx';
 import { failed, toast } from '../parts/dialogs/toast.tsx';
 import { Button, Field, Form, type Values } from '../parts/forms/form.tsx';
 import { Picker } from '../parts/forms/picker.tsx';
-import { useLiveRows } from '../parts/lists/live-rows.ts';
+import { useLiveRows, usePageBefore } from '../parts/lists/live-rows.ts';
 import { Pager, type Sort, Table } from '../parts/lists/table.tsx';
 import { Icon } from '../parts/page/icons.tsx';
 import { Page } from '../parts/page/page.tsx';
@@ -63,6 +63,7 @@ export function Devices() {
       },
       { replace: true },
     );
+  usePageBefore(page, { error, loading }, (to) => set({ page: String(to) }));
   const count = data?.meta?.count;
   return (
     <Page

@@ -7,6 +7,7 @@ import { browserStore } from '../app/stores.ts';
 import { useLoad } from '../parts/data/load.ts';
 import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
 import { toast } from '../parts/dialogs/toast.tsx';
+import { demandUnchanged, forgetFile } from '../parts/forms/files.ts';
 import { Button, Check, Form, TextArea, type Values } from '../parts/forms/form.tsx';
 import { Picker } from '../parts/forms/picker.tsx';
 import { type Column, Pager, Table } from '../parts/lists/table.tsx';
@@ -62,8 +63,10 @@ function Choose({ onSheet, onClose }: { onSheet: (sheet: Sheet) => void; onClose
   const [foreign, setForeign] = useState<string>();
   const input = useRef<HTMLInputElement>(null);
   const read = async ({ rows = '', foreignText }: Values) => {
+    const file = input.current?.files?.[0];
+    if (file) await demandUnchanged(file);
     const { readApart } = await import('./sheet-worker.ts');
-    const sheet = await readApart(input.current?.files?.[0] ?? rows, foreignText !== undefined);
+    const sheet = await readApart(file ?? rows, foreignText !== undefined);
     if (!('fault' in sheet)) return onSheet(sheet);
     setForeign(sheet.foreign);
     throw new Error(words.faults[sheet.fault](sheet.line));
@@ -85,7 +88,13 @@ function Choose({ onSheet, onClose }: { onSheet: (sheet: Sheet) => void; onClose
         <p class="soft">{words.hint}</p>
         <label class="field drop">
           {words.file}
-          <input ref={input} type="file" accept=".xlsx,.csv,.tsv,.txt,text/csv" onChange={choose} />
+          <input
+            ref={input}
+            type="file"
+            accept=".xlsx,.csv,.tsv,.txt,text/csv"
+            onClick={forgetFile}
+            onChange={choose}
+          />
           <span class="hint">{words.fileHint}</span>
         </label>
         {foreign !== undefined && <Check label={words.readForeign(foreign)} name="foreignText" value="true" />}

@@ -5,6 +5,7 @@ import { ApiError, api, unwrap } from '../app/api.ts';
 import { type Entity, make, readList } from '../app/entities.ts';
 import { can } from '../app/session.ts';
 import { Dialog } from '../parts/dialogs/dialog.tsx';
+import { demandUnchanged } from '../parts/forms/files.ts';
 import { Field, Form, type Values } from '../parts/forms/form.tsx';
 import { deletion } from '../parts/lists/deletions.ts';
 import type { EntityList } from '../parts/lists/entity-page.tsx';
@@ -106,6 +107,7 @@ function Upload({ of, onClose, onDone }: { of: Package; onClose: () => void; onD
   const save = async ({ revision = of.firmwareVersion }: Values, form: HTMLFormElement) => {
     const file = form.querySelector<HTMLInputElement>('input[type=file]')?.files?.[0];
     if (!file) throw new Error(words.chooseFile);
+    await demandUnchanged(file);
     const query = new URLSearchParams({ revision });
     await send(
       `/api/v1/firmware/packages/${of.id}/files/${encodeURIComponent(file.name)}?${query}`,

@@ -1,7 +1,9 @@
 /** What a person does in each place of the console, by the names that the page shows. */
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { newGroup } from '../enrollment/devices.ts';
+import { temporaryDirectory } from '../support/directory.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -82,6 +84,49 @@ t.test('devices are imported, sorted, chosen, exported, deleted, and restored by
   await go(page, 'factory');
   await page.getByRole('row', { name: /dry run\) Ended, nothing done 0 of 1, 0 failed, 1 skipped/ }).waitFor();
   t.strictSame(errors, []);
+});
+
+t.test(
+  'a CSV file that was changed since it was chosen is chosen again; one beside the field is not shown',
+  async (t) => {
+    const { page, errors } = await openAs(t, browser, service, 'devices');
+    const file = join(temporaryDirectory(t), 'units.csv');
+    writeFileSync(file, 'serialNumber\n');
+    await press(page, 'Import CSV or Excel');
+    const field = page.getByLabel('Excel or CSV file');
+    await field.setInputFiles(file);
+    await page.getByText('There is no row below the names of the columns.').waitFor();
+    writeFileSync(file, 'serialNumber\nMENDED-1\n');
+    await inDialog(page, 'Continue');
+    await page.getByText('The file was changed or moved after it was chosen. Choose it again.').waitFor();
+    const chooser = page.waitForEvent('filechooser');
+    await field.click();
+    t.equal(await field.inputValue(), '', 'a browser tells a choice only when it is another one');
+    await (await chooser).setFiles(file);
+    await page.getByText('1 rows; here are the first 1.').waitFor();
+    await page.keyboard.press('Escape');
+    await press(page, 'Import CSV or Excel');
+    const isKept = (of: string) =>
+      page.evaluate<boolean>(`(() => {
+        const dataTransfer = new DataTransfer();
+        dataTransfer.items.add(new File(['x'], 'x.csv'));
+        const drop = new DragEvent('drop', { dataTransfer, bubbles: true, cancelable: true });
+        return !document.querySelector('${of}').dispatchEvent(drop);
+      })()`);
+    t.same([await isKept('body'), await isKept('dialog h2')], [true, true]);
+    t.strictSame(errors, []);
+  },
+);
+
+t.test('from a page past the last one the list goes to the last one, as after a deletion of its rows', async (t) => {
+  const { page } = await openAs(t, browser, service, 'devices?page=4');
+  await page.locator('tbody tr').first().waitFor();
+  t.match(page.url(), /devices\?page=1$/);
+  await go(page, 'products?page=3');
+  await page.getByRole('heading', { name: 'Products', level: 1 }).waitFor();
+  await page.locator('tbody tr').first().waitFor();
+  t.match(page.url(), /products\?page=1$/);
+  t.equal(await page.locator('html').getAttribute('translate'), 'no', 'a translated value would not follow the device');
 });
 
 t.test('a CSV file that is not UTF-8 makes nothing, unless it is read as Windows-1252', async (t) => {

@@ -94,6 +94,14 @@ export function guardPage(): void {
   );
   document.addEventListener('click', followLink, true);
   addEventListener('beforeunload', (event) => changedIn(document).length > 0 && event.preventDefault());
+  addEventListener('dragover', keepFromFiles);
+  addEventListener('drop', keepFromFiles);
+}
+
+/** A browser shows a file that is dropped beside a field for files in place of the page. */
+function keepFromFiles(event: DragEvent): void {
+  const isField = event.target instanceof HTMLInputElement && event.target.type === 'file';
+  if (!isField && event.dataTransfer?.types.includes('Files')) event.preventDefault();
 }
 
 /** Only links to another page of the console: of others the browser asks. */

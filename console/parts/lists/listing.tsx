@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact';
 import { useSearchParams } from 'wouter-preact';
 import { pageSize, type Slice } from '../../app/entities.ts';
-import { useLiveRows } from './live-rows.ts';
+import { useLiveRows, usePageBefore } from './live-rows.ts';
 import type { Items } from './menu.tsx';
 import { type Column, Pager, Table } from './table.tsx';
 
@@ -43,11 +43,15 @@ export function Listing<T extends { id: string }>({
     every,
     newestFirst,
   });
-  const turn = (to: number) =>
-    setSearch((before) => {
-      before.set(param, String(to));
-      return before;
-    });
+  const turn = (to: number, replace = false) =>
+    setSearch(
+      (before) => {
+        before.set(param, String(to));
+        return before;
+      },
+      { replace },
+    );
+  usePageBefore(page, { error, loading }, onPage ?? turn);
   return (
     <>
       <Table

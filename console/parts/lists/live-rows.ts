@@ -1,5 +1,6 @@
 /** A page of rows that is read again while it is looked at: rows change where they are, and new ones come at an end. */
 import { useCallback, useEffect, useMemo, useRef, useState } from 'preact/hooks';
+import { ApiError } from '../../app/errors.ts';
 import { isWatched } from '../../app/session.ts';
 import { type Loaded, useLoad } from '../data/load.ts';
 import { useStale } from '../data/stale.tsx';
@@ -52,7 +53,7 @@ export function useLiveRows<T extends { id: string }>(
         const { signal } = controller;
         await latest.current(signal).then(
           (next) => signal.aborted || follow(next),
-          (error) => signal.aborted || setFailed({ error, since }),
+          (error) => signal.aborted || (isPastEnd(error) ? loaded.reload() : setFailed({ error, since })),
         );
         if (signal.aborted) return;
       }
@@ -105,4 +106,18 @@ function followed<T extends { id: string }>(
   const results = isSame ? before : changed;
   const marked = come.length === 0 ? fresh : new Set([...fresh, ...come.map(({ id }) => id)]);
   return { of, slice: { ...next, results }, fresh: marked };
+}
+
+const isPastEnd = (error: unknown) => error instanceof ApiError && error.status === 416;
+
+/** Leads to the page before one whose rows were all deleted, here or elsewhere. */
+export function usePageBefore(
+  page: number,
+  { error, loading }: Pick<Loaded<unknown>, 'error' | 'loading'>,
+  onPage: (page: number, replace: boolean) => void,
+): void {
+  const isPast = !loading && page > 1 && isPastEnd(error);
+  useEffect(() => {
+    if (isPast) onPage(page - 1, true);
+  }, [isPast, page]);
 }
