@@ -1,6 +1,7 @@
 /** Starts the console: who is signed in decides what is shown. */
 import { Suspense } from 'preact/compat';
 import { Link, Router, useRoute } from 'wouter-preact';
+import { useSearch } from 'wouter-preact/use-browser-location';
 import { useLanguage } from '../parts/page/language.ts';
 import { Loading } from '../parts/page/page.tsx';
 import { SignInAgain } from '../sign-in/again.tsx';
@@ -16,10 +17,13 @@ import { Shell } from './shell.tsx';
 
 const Station = place(async () => (await import('../station/station.tsx')).Station);
 
+/** The router decodes the query before it is parsed: a percent sign that somebody has typed would begin an escape sequence. */
+const useQuery = () => useSearch().replaceAll('%25', '%2525');
+
 function App() {
   if (state.value === 'starting') return <Starting />;
   return (
-    <Router base="/console">
+    <Router base="/console" searchHook={useQuery}>
       <Inside />
     </Router>
   );

@@ -56,6 +56,17 @@ t.test('a link to the same list empties its search before a frame is drawn', asy
   t.strictSame(shown, ['', '']);
 });
 
+t.test('what is searched for may have any characters, also after the page is loaded again', async (t) => {
+  const { page } = await openAs(t, browser, service, 'devices');
+  const serialNumber = 'a%41/b?c#d&e +f';
+  await service.device({ serialNumber });
+  await page.getByLabel('Search').fill(serialNumber);
+  await page.waitForURL(/q=a%2541/);
+  await page.reload();
+  await page.getByRole('link', { name: serialNumber, exact: true }).waitFor();
+  t.equal(await page.getByLabel('Search').inputValue(), serialNumber);
+});
+
 t.test('columns of names and custom fields can be chosen, and one that is gone does no harm', async (t) => {
   const template = await service.template({ name: 'With fields' });
   const field = await service.create('/devices/custom-fields', 'deviceField', {
