@@ -56,7 +56,7 @@ export function Commands({ id }: { id: string }) {
         </Panel>
       )}
       {dialog}
-      <section>
+      <div>
         <Listing
           label={words.title}
           on={[round]}
@@ -103,7 +103,7 @@ export function Commands({ id }: { id: string }) {
           ]}
           empty={<p>{words.none}</p>}
         />
-      </section>
+      </div>
     </div>
   );
 }
