@@ -266,6 +266,10 @@ export class Filler {
       this.#copies('/api/v1/fleets', 'fleets', id, 900, (n) => ({ name: `copy ${n}` }));
       return { bytes: 900 * 4000 };
     },
+    '/api/v1/devices/{id}/fleets': async () => ({
+      url: `/api/v1/devices/${this.#made.deviceId}/fleets?`,
+      bytes: 900 * 4000,
+    }),
     '/api/v1/roles': async () => {
       const about = { name: 'first', scope: 'account', description: 'd'.repeat(200), rights: largestRights.account };
       const { id } = await this.#service.create('/roles', 'role', about);
