@@ -259,6 +259,7 @@ const others = [
   /^\/api\/v1\/provisioning\/jobs\/\{id\}\/(cancel|retry|results\/confirm)$/,
   /^\/api\/v1\/firmware\/packages\/\{id\}\/(publish|retire)$/,
   /^\/api\/v1\/firmware\/rollouts\/(preview|\{id\}\/(pause|resume|cancel|retry))$/,
+  /^\/api\/v1\/fleets\/preview$/,
   /^\/api\/v1\/firmware\/status$/,
   /^\/api\/v1\/access\/certificate-authorities\/\{id\}\/proof$/,
   /^\/api\/v1\/bridges\/\{id\}\/test$/,
