@@ -7,6 +7,7 @@ import { temporaryDirectory } from '../support/directory.ts';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
+import { until } from '../support/until.ts';
 import { go, holdUndo, openAs, openPage, signIn, titled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -303,6 +304,24 @@ t.test('sessions name their browser, CAs have one place, and stations, bridges a
   await go(page, 'programs');
   t.equal(await page.getByRole('link', { name: 'Certificate authorities', exact: true }).count(), 0);
   t.strictSame(errors, []);
+});
+
+t.test('the mouse wheel scrolls the page, and leaves the number in focus as it is', async (t) => {
+  const { page } = await openAs(t, browser, service, 'account');
+  await page.setViewportSize({ width: 1280, height: 400 });
+  // Chromium counts by the wheel only where something listens to it, as extensions of a browser do.
+  await page.evaluate(`addEventListener('wheel', () => {}, { passive: false })`);
+  const days = page.getByRole('spinbutton', { name: 'Days', exact: true });
+  await days.fill('30');
+  await days.hover();
+  const scrolled = async () => Number(await page.evaluate('scrollY'));
+  const before = await scrolled();
+  await page.mouse.wheel(0, -120);
+  await until(scrolled, (now) => now < before);
+  t.equal(await days.inputValue(), '30');
+  await page.evaluate('new Promise(requestAnimationFrame)');
+  await page.keyboard.type('5');
+  t.equal(await days.inputValue(), '305', 'what is typed next goes into the field');
 });
 
 t.test('a product is made with a channel and a custom field, which its devices have', async (t) => {

@@ -40,7 +40,16 @@ const Hint = ({ id, says }: { id: string; says: string | undefined }) =>
     </p>
   ) : null;
 
-export type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput'>;
+export type InputProps = Omit<JSX.IntrinsicElements['input'], 'label' | 'ref' | 'onInput' | 'onWheel'>;
+
+/** The wheel scrolls the page. Browsers count the number in focus up or down by it, unless it is read-only when they look. */
+function keepNumber({ currentTarget: input }: JSX.TargetedWheelEvent<HTMLInputElement>): void {
+  if (input.readOnly) return;
+  input.readOnly = true;
+  requestAnimationFrame(() => {
+    input.readOnly = false;
+  });
+}
 
 export function Field({
   label,
@@ -58,6 +67,7 @@ export function Field({
         id={id}
         aria-describedby={hint && `${id}-hint`}
         onInput={onText && ((event) => onText(event.currentTarget.value))}
+        onWheel={input.type === 'number' ? keepNumber : undefined}
       />
       <Hint id={id} says={hint} />
     </div>
