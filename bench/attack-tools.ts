@@ -6,6 +6,8 @@ import type { Equipped } from './equip.ts';
 export interface Means {
   httpPort: number;
   mqttPort: number;
+  /** Where the service has its files. */
+  directory: string;
   accountId: string;
   token: string;
   admin: { email: string; password: string };
@@ -61,7 +63,7 @@ export async function demand<T>(means: Means, method: string, path: string, aske
   });
   let text = '';
   for await (const chunk of answer.setEncoding('utf8')) text += chunk;
-  if (answer.statusCode !== 200 && answer.statusCode !== 202)
+  if (Math.floor((answer.statusCode ?? 0) / 100) !== 2)
     throw new Error(`${method} ${path} answered ${answer.statusCode}: ${text.slice(0, 500)}`);
   return JSON.parse(text) as T;
 }

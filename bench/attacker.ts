@@ -6,6 +6,7 @@ import { bridgeAttacks } from './attacks-bridges.ts';
 import { downlinkAttacks } from './attacks-downlink.ts';
 import { httpAttacks } from './attacks-http.ts';
 import { mqttAttacks } from './attacks-mqtt.ts';
+import { storedAttacks } from './attacks-stored.ts';
 import { workAttacks } from './attacks-work.ts';
 
 export const attacks: Readonly<Record<string, Attack>> = {
@@ -14,6 +15,7 @@ export const attacks: Readonly<Record<string, Attack>> = {
   ...downlinkAttacks,
   ...workAttacks,
   ...bridgeAttacks,
+  ...storedAttacks,
 };
 
 /** Begins an attack. @returns when it is under way; `stop` ends its thread and with it its connections. */

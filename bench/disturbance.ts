@@ -6,6 +6,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { logIn } from './api.ts';
 import { attack, attacks } from './attacker.ts';
 import { at, type Row } from './figures.ts';
+import type { ServingService } from './processes.ts';
 import { prepareRivals, type Rivals } from './rivals.ts';
 import type { Bench } from './sizes.ts';
 import { loginUse, lost, type Seen, startWatching } from './watcher.ts';
@@ -31,7 +32,7 @@ export async function measureDisturbance({ size, directory, serve, only }: Bench
       cpSync(seeded, copy, { recursive: true });
       const service = await serve(copy, env);
       const login = victimLogsIn && rivals.victim.admin;
-      rows.push(...rowsOf(shows, await measure(name, rivals, service, size.duration, login)));
+      rows.push(...rowsOf(shows, await measure(name, rivals, { ...service, directory: copy }, size.duration, login)));
     } catch (error) {
       // The other attacks are measured all the same.
       console.error(error);
@@ -58,7 +59,7 @@ interface Measured {
 async function measure(
   name: string,
   { victim, attacker }: Rivals,
-  service: Awaited<ReturnType<Bench['serve']>>,
+  service: ServingService & { directory: string },
   duration: number,
   admin: Rivals['victim']['admin'] | undefined,
 ): Promise<Measured> {
@@ -79,6 +80,7 @@ async function measure(
   const { stop } = await attack(name, {
     ...ports,
     ...{ series, deviceTemplateId, organizationId },
+    directory: service.directory,
     accountId: attacker.accountId,
     admin: attacker.admin,
     token: theirs.token,

@@ -1,6 +1,6 @@
 /** One MQTT connection on a bare socket: cheap enough for ten thousand of them, and nothing is sent that is not asked for. */
 import { connect, type Socket } from 'node:net';
-import mqttPacket, { type IConnackPacket, type Packet } from 'mqtt-packet';
+import mqttPacket, { type IConnackPacket, type IConnectPacket, type Packet } from 'mqtt-packet';
 
 /** What goes into CONNECT. */
 export interface Login {
@@ -9,6 +9,8 @@ export interface Login {
   clientId: string;
   clean?: boolean;
   level?: Level;
+  /** What else goes into CONNECT. */
+  more?: Pick<IConnectPacket, 'will' | 'properties'>;
 }
 
 /** 4 is MQTT 3.1.1. */
@@ -30,7 +32,7 @@ export interface Link {
  */
 export function openLink(
   { host = '127.0.0.1', port }: { host?: string; port: number },
-  { username, password, clientId, clean = true, level = 4 }: Login,
+  { username, password, clientId, clean = true, level = 4, more }: Login,
   hear: (packet: Packet, link: Link) => void = () => {},
 ): Promise<Link> {
   return new Promise((resolve, reject) => {
@@ -61,7 +63,7 @@ export function openLink(
     // `close` follows and says what has to be said.
     socket.on('error', () => {});
     const who = { username, password: Buffer.from(password), clientId, clean };
-    send({ cmd: 'connect', protocolId: 'MQTT', ...version, keepalive: 600, ...who } as Packet);
+    send({ cmd: 'connect', protocolId: 'MQTT', ...version, keepalive: 600, ...who, ...more } as Packet);
   });
 }
 
