@@ -20,7 +20,11 @@ const sessions = { wills: 12_000, filters: 6000 };
 const filtersOfSession = 200;
 /** Behind one statement. */
 const many = 10_000;
-const schemas = ['urn:ietf:params:scim:schemas:core:2.0:Group'];
+const schemaOf = (kind: 'User' | 'Group') => [`urn:ietf:params:scim:schemas:core:2.0:${kind}`];
+const groupOf = (displayName: string, members: readonly string[]) => ({
+  ...{ schemas: schemaOf('Group'), displayName },
+  members: members.map((value) => ({ value })),
+});
 /** Nothing is asked of an issuer elsewhere. */
 const env = { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' };
 const issuer = 'http://127.0.0.1:9';
@@ -54,9 +58,7 @@ export const storedAttacks: Record<string, Attack> = {
     env,
     run: async (means, begun) => {
       const { scim, people } = await makeCrowd(means);
-      const group = (members: string[]) =>
-        JSON.stringify({ schemas, displayName: 'Others', members: members.map((value) => ({ value })) });
-      const [none, all] = [group([]), group(people)];
+      const [none, all] = [JSON.stringify(groupOf('Others', [])), JSON.stringify(groupOf('Others', people))];
       const { id } = await scim('POST', '/Groups', none);
       begun();
       await again(1, (_, round) => scim('PUT', `/Groups/${id}?excludedAttributes=members`, round % 2 ? none : all));
@@ -126,20 +128,18 @@ async function subscribe({ socket, send, closed }: Link, { root }: Means['device
 async function makeCrowd(means: Means) {
   const { accountId, organizationId } = means;
   const mappings = [{ group: 'All', roleId: 'organization:viewer', organizationId }];
-  const { identityProvider: provider } = await demand<{ identityProvider: Entity }>(means, 'POST', '/identity-providers', {
-    body: { accountId, name: 'Crowd', issuer, clientId: 'slipway', mappings },
+  const post = <T>(path: string, body: object) => demand<T>(means, 'POST', path, { body });
+  const { identityProvider: provider } = await post<{ identityProvider: Entity }>('/identity-providers', {
+    ...{ accountId, name: 'Crowd', issuer, clientId: 'slipway', mappings },
   });
-  const { scimToken } = await demand<{ scimToken: { token: string } }>(
-    means,
-    'POST',
-    `/identity-providers/${provider.id}/scim-token`,
-    { body: { expiresAt: new Date(Date.now() + day * 1000).toISOString() } },
-  );
+  const { scimToken } = await post<{ scimToken: { token: string } }>(`/identity-providers/${provider.id}/scim-token`, {
+    expiresAt: new Date(Date.now() + day * 1000).toISOString(),
+  });
   const headers = { authorization: `Bearer ${scimToken.token}` };
   const scim = (method: string, path: string, body: object | string) =>
     demand<Entity>(means, method, `//scim/v2${path}`, { headers, body });
-  const { id } = await scim('POST', '/Users', { userName: email });
-  await scim('POST', '/Groups', { schemas, displayName: 'All', members: [{ value: id }] });
+  const { id } = await scim('POST', '/Users', { schemas: schemaOf('User'), userName: email });
+  await scim('POST', '/Groups', groupOf('All', [id]));
   const people = newIds(accountId);
   copyPeople(means, (add, users) => {
     add('identities', { email }, (n) => ({ ...addressed(n), id: users(n) }));
