@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { rootCertificates } from 'node:tls';
 import { loadDeviceConfig } from '../src/core/config.ts';
 import { lineOf } from '../src/core/errors.ts';
-import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import { reasonOf } from './line/client.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from './usage.ts';
 
@@ -61,7 +61,7 @@ export async function enroll(flags: EnrollFlags): Promise<void> {
 /** @throws UsageError for flags that do not go together. */
 function readDevice(flags: EnrollFlags, secret: string | undefined): Device {
   const { group, groupKey, csr, previousSecret, firmwareVersion, field, mqtt, cbor } = flags;
-  const serial = flags.serial === undefined ? undefined : trimSerialNumber(flags.serial);
+  const serial = flags.serial === undefined ? undefined : normalizeSerialNumber(flags.serial);
   const proofs = [secret, groupKey, flags.cert].filter((one) => one !== undefined);
   if (proofs.length === 0) throw new UsageError('One of --secret, --group-key and --cert is needed.');
   if (groupKey !== undefined && serial === undefined) throw new UsageError('--group-key needs --serial.');

@@ -1,6 +1,6 @@
 /** Finds what commands name: a device by its id or serial number, a fleet by its id or name. */
 
-import { trimSerialNumber } from '../src/core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../src/core/formats/serial-numbers.ts';
 import type { Client } from './line/client.ts';
 import { UsageError } from './usage.ts';
 
@@ -25,7 +25,7 @@ export async function findDeviceId(client: Client, device: string): Promise<stri
 
 export async function idsOfSerialNumber(client: Client, given: string): Promise<string[]> {
   const { accountId } = client;
-  const serialNumber = trimSerialNumber(given);
+  const serialNumber = normalizeSerialNumber(given);
   const asked = { accountId, serialNumber, fields: 'serialNumber', pageSize: String(maxFound) };
   const { devices } = await client.ok<{ devices: Page<{ id: string; serialNumber: string }> }>(
     'GET',

@@ -1,10 +1,10 @@
-/** Enrollments from before the ends of serial numbers were trimmed. No request finds them any more. */
+/** Enrollments from before serial numbers were normalized. No request finds them any more. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { stepsHad } from '../../db/files/schema.ts';
-import { withoutMarks } from '../../db/migrations/0050-serial-numbers.ts';
+import { composed } from '../../db/migrations/0050-serial-numbers.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
-import { trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../src/core/formats/serial-numbers.ts';
 import { type Finding, findings } from './finding.ts';
 
 const { ok, warning } = findings('enrollment');
@@ -22,20 +22,20 @@ interface Overshadowed {
 /** Names each device whose serial number belongs to another device of its enrollment group. */
 export function lookAtEnrollments(dataDir: string): Finding[] {
   const path = join(dataDir, 'registry.db');
-  // The next start trims the others.
-  if (!existsSync(path) || !stepsHad(path).includes(withoutMarks.name)) return [];
+  // The next start normalizes the others.
+  if (!existsSync(path) || !stepsHad(path).includes(composed.name)) return [];
   const file = openSqlite(path, { readonly: true });
   try {
-    file.function('trimmed', { deterministic: true }, (text) => trimSerialNumber(String(text)));
+    file.function('normal', { deterministic: true }, (text) => normalizeSerialNumber(String(text)));
     const found = file
       .prepare<[number], Overshadowed>(
-        `SELECT "old"."groupId", trimmed("old"."serialNumber") AS "serialNumber", "old"."deviceId",
+        `SELECT "old"."groupId", normal("old"."serialNumber") AS "serialNumber", "old"."deviceId",
            "other"."deviceId" AS "foundId"
          FROM "enrollments" AS "old"
          JOIN "devices" ON "devices"."id" = "old"."deviceId" AND "devices"."deleted" IS NULL
          LEFT JOIN "enrollments" AS "other"
-           ON "other"."groupId" = "old"."groupId" AND "other"."serialNumber" = trimmed("old"."serialNumber")
-         WHERE "old"."serialNumber" <> trimmed("old"."serialNumber") LIMIT ?`,
+           ON "other"."groupId" = "old"."groupId" AND "other"."serialNumber" = normal("old"."serialNumber")
+         WHERE "old"."serialNumber" <> normal("old"."serialNumber") LIMIT ?`,
       )
       .all(maxNamed);
     return found.length > 0 ? found.map(describe) : [ok('every enrolled device is found by its serial number')];

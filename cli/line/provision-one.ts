@@ -1,7 +1,7 @@
 /** `slipway provision one`: one unit for one cycle of the line. It loads little, because it has 200 ms. */
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { serialNumberFault, trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
+import { normalizeSerialNumber, serialNumberFault } from '../../src/core/formats/serial-numbers.ts';
 import { Ending, exitCodes, refused, trouble, UsageError } from '../usage.ts';
 import { type Client, reasonOf } from './client.ts';
 import { beginAgain, type FileOptions, flashPath, type Line, labelPath, lostFiles, readFileOptions } from './line.ts';
@@ -37,7 +37,7 @@ export async function provisionOne(flags: UnitFlags): Promise<void> {
 
 /** As the service keeps it. @throws UsageError for what no device can have. */
 function readSerial(given: string): string {
-  const serialNumber = trimSerialNumber(given);
+  const serialNumber = normalizeSerialNumber(given);
   const fault = serialNumberFault(serialNumber);
   if (fault !== undefined) throw new UsageError(`--serial ${fault}.`);
   if (serialNumber.length > maxSerialLength)

@@ -3,7 +3,7 @@ import { isUtf8 } from 'node:buffer';
 import { readFileSync } from 'node:fs';
 import { parse } from 'csv-parse/sync';
 import { csvOptionsOf } from '../../src/core/formats/csv-files.ts';
-import { serialNumberFault, trimSerialNumber } from '../../src/core/formats/serial-numbers.ts';
+import { normalizeSerialNumber, serialNumberFault } from '../../src/core/formats/serial-numbers.ts';
 import { csvCell } from '../../src/core/formats/spreadsheets.ts';
 import { UsageError } from '../usage.ts';
 
@@ -49,7 +49,7 @@ export function readUnits(path: string): Csv {
     );
     return {
       line: info.lines,
-      serialNumber: trimSerialNumber(record[place] ?? ''),
+      serialNumber: normalizeSerialNumber(record[place] ?? ''),
       fields: Object.fromEntries(fields),
       cells: record,
     };

@@ -185,6 +185,7 @@ export const registryMigrations: readonly Migration[] = [
   commandsOfJobs,
   indexedFields,
   serialNumbers.withoutMarks,
+  serialNumbers.composed,
 ];
 
 /**
@@ -207,6 +208,8 @@ export async function migrate(path: string, migrations: readonly Migration[]): P
     const pending = migrations.filter((migration) => !applied.has(migration.name));
     if (pending.length === 0) return;
 
+    // SQLite has no function for it.
+    file.function('nfc', { deterministic: true }, (text) => String(text).normalize('NFC'));
     file.pragma('foreign_keys = OFF');
     file.exec('BEGIN EXCLUSIVE');
     try {

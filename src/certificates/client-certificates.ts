@@ -3,7 +3,7 @@
 import { hash, type X509Certificate } from 'node:crypto';
 import type { AuthorityRow, CertificateRow } from '../../db/registry/index.ts';
 import { boundedCache } from '../../db/sqlite/cache.ts';
-import { trimSerialNumber } from '../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../core/formats/serial-numbers.ts';
 import { canonicalId } from '../core/ids.ts';
 import type { CertificateCheck, PresentedCertificate, Signature } from '../ports/proofs.ts';
 import { noteFirstUse } from '../registry/credentials/first-uses.ts';
@@ -131,7 +131,7 @@ export class ClientCertificates {
     const revoked = revocationFault(this.#ctx, this.#signaturesOf(all));
     if (revoked !== undefined) return { refused: revoked };
     const { subject, fingerprint, x509 } = certificate;
-    const serialNumber = trimSerialNumber(attributeOf(x509, authority.serialNumberAttribute) ?? '');
+    const serialNumber = normalizeSerialNumber(attributeOf(x509, authority.serialNumberAttribute) ?? '');
     if (!serialNumber) return { refused: `the certificate has no ${authority.serialNumberAttribute}, or several` };
     const key = x509.publicKey.export({ type: 'spki', format: 'der' });
     return { subject, fingerprint, serialNumber, publicKeyHash: hash('sha256', key, 'hex') };
@@ -267,7 +267,7 @@ export class ClientCertificates {
     const naming = this.#chains.vouching(certificate, others, undefined, ({ identity }) => identity === 'serialNumber');
     return naming.flatMap((vouched) => {
       const { accountId, serialNumberAttribute } = vouched.authority;
-      const serialNumber = trimSerialNumber(attributeOf(certificate.x509, serialNumberAttribute) ?? '');
+      const serialNumber = normalizeSerialNumber(attributeOf(certificate.x509, serialNumberAttribute) ?? '');
       if (!serialNumber) return [];
       return [{ ...this.#groundOf(vouched, this.#chains.vouching(certificate, others, accountId)), serialNumber }];
     });

@@ -6,7 +6,7 @@ import type { AuthorityRow, Registry } from '../../db/registry/index.ts';
 import type { Access } from '../core/access.ts';
 import type { Clock } from '../core/clock.ts';
 import { invalid, PlatformError } from '../core/errors.ts';
-import { trimSerialNumber } from '../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../core/formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../core/formats/unstorable.ts';
 import type { Fields } from '../entity/fields.ts';
 import { findLive, insert } from '../entity/verbs.ts';
@@ -69,7 +69,7 @@ export async function makeDevice(
       const body = {
         ...valuesFrom(x509, authority.subjectFields),
         serialNumber: [serialNumber, commonName, deviceId]
-          .map((one = '') => trimSerialNumber(one).slice(0, maxSerialNumberLength))
+          .map((one = '') => normalizeSerialNumber(one).slice(0, maxSerialNumberLength))
           .find((one) => one !== '') as string,
       };
       await insert(tx, 'devices', { ...newDevice({ clock, fields }, { id, accountId }, place, body), id: deviceId });

@@ -8,7 +8,7 @@ import { DateText, Id, oneOf, type Row } from '../../db/registry/records.ts';
 import type { Caller } from '../core/caller.ts';
 import { timestamp } from '../core/clock.ts';
 import { invalid, PlatformError } from '../core/errors.ts';
-import { trimSerialNumber } from '../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../core/formats/serial-numbers.ts';
 import { newId } from '../core/ids.ts';
 import { keepNewest } from '../core/limits/kept.ts';
 import { pageOfTable } from '../entity/list.ts';
@@ -155,7 +155,7 @@ async function findDevice(ctx: FactoryContext, caller: Caller, { deviceId, seria
     .selectFrom('wholeDevices')
     .selectAll()
     .where('account', '=', accountKey(caller.accountId))
-    .where('serialNumber', '=', trimSerialNumber(serialNumber ?? ''))
+    .where('serialNumber', '=', normalizeSerialNumber(serialNumber ?? ''))
     .where('deleted', 'is', null);
   if (caller.kind === 'station') named = named.where('createdById', '=', caller.id);
   const found = (await named.limit(100).execute()).filter((device) => ctx.access.reachesDevice(caller, device));

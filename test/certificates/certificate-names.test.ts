@@ -53,6 +53,15 @@ t.test('blanks at the ends of the attribute are no part of the serial number', a
   }
 });
 
+t.test('a certificate names its device however the letters of the serial number are composed', async (t) => {
+  const { made } = await bySerialNumber();
+  await newDevice('SN-COMPOSED-\u00e9');
+  for (const text of ['SN-COMPOSED-\u00e9', 'SN-COMPOSED-e\u0301']) {
+    const subject = [{ '2.5.4.3': [{ utf8String: text }] }] as never;
+    t.equal(await codeOf(t, await makeCertificate({ subject, issuer: made })), 0, encodeURIComponent(text));
+  }
+});
+
 t.test(
   'the issuer of a certificate is its CA in another letter case, spacing and kind of string, and no other',
   async (t) => {

@@ -183,7 +183,7 @@ t.test('devices that were there before a step are counted and found by it', asyn
 });
 
 t.test(
-  'serial numbers lose what nobody sees at their ends; of two enrollments of one group the second stays',
+  'serial numbers lose what nobody sees at their ends and are composed; of two enrollments of one group the second stays',
   async (t) => {
     const { path, file, add } = await registryBefore(t, '0050-serial-numbers');
     for (const [id, serialNumber] of [
@@ -192,6 +192,9 @@ t.test(
       ['3', '\ufeffSN-3\u3000\u0085'],
       ['4', ' \u00a0'],
       ['5', '\u200e SN-5\u202c'],
+      ['6', 'SN-e\u0301'],
+      ['7', 'SN-\u00f6'],
+      ['8', 'SN-o\u0308'],
     ])
       add('devices', { ...common, id, serialNumber });
     add('enrollmentGroups', {
@@ -220,6 +223,9 @@ t.test(
       ['2', 'SN-2'],
       ['3', 'SN-2\r'],
       ['5', 'SN-5\u202c'],
+      ['6', 'SN-e\u0301'],
+      ['7', 'SN-\u00f6'],
+      ['8', 'SN-o\u0308'],
     ])
       add('enrollments', { ...enrollment, deviceId, serialNumber });
     file.close();
@@ -227,8 +233,8 @@ t.test(
     await migrate(path, registryMigrations);
     const kept = (table: string) =>
       rows(path, `SELECT "serialNumber" FROM "${table}"`).map((row) => (row as { serialNumber: string }).serialNumber);
-    t.same(kept('devices'), ['SN 1', 'SN-2', 'SN-3', ' \u00a0', 'SN-5']);
-    t.same(kept('enrollments').sort(), ['SN-1', 'SN-2', 'SN-2\r', 'SN-5']);
+    t.same(kept('devices'), ['SN 1', 'SN-2', 'SN-3', ' \u00a0', 'SN-5', 'SN-\u00e9', 'SN-\u00f6', 'SN-\u00f6']);
+    t.same(kept('enrollments').sort(), ['SN-1', 'SN-2', 'SN-2\r', 'SN-5', 'SN-o\u0308', 'SN-\u00e9', 'SN-\u00f6']);
   },
 );
 

@@ -91,6 +91,19 @@ t.test('what nobody sees at the ends of a serial number is no part of it', async
   t.match((await service.ok('GET', listed)).devices.results, [{ deviceId: first.body.device.id }]);
 });
 
+t.test('a serial number is the same however its letters are composed', async (t) => {
+  const [one, two] = ['COMPOSED-\u00e9', 'COMPOSED-e\u0301'];
+  const group = await newGroup(service);
+  const first = await claim(service, group, { serialNumber: two });
+  const again = await claim(service, group, { serialNumber: one });
+  t.match(again, { status: 200, body: { device: { id: first.body.device.id, serialNumber: one } } }, again.text);
+  const keys = await newGroup(service, { proof: 'derivedKey' });
+  const { id } = (await ask(service, keys, one)).body.device;
+  const headers = basic(`${keys.id}/${two}`, derived(present(keys.groupKey), two));
+  const answer = await service.http('POST', path, { token: null, headers, body: { serialNumber: two } });
+  t.match(answer, { status: 200, body: { device: { id, serialNumber: one } } }, 'the key of the form that was given');
+});
+
 t.test('a derived key is that of one serial number, colons and slashes included', async (t) => {
   const group = await newGroup(service, { proof: 'derivedKey' });
   for (const serialNumber of ['00:1A:2B/7', 'ü-1']) {

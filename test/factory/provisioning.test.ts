@@ -59,6 +59,14 @@ t.test('what nobody sees at the ends of a serial number is no part of it, in eve
   t.match(await devicesWith('EDGE'), [{ serialNumber: 'EDGE-1' }, { serialNumber: 'EDGE-2' }]);
 });
 
+t.test('rows whose serial numbers differ only in how a letter is composed are one device', async (t) => {
+  const job = await provision(service, 'serialNumber\nCOMPOSED \u00e9\nCOMPOSED e\u0301\n');
+  t.match(await rowsOf(service, job.id), [
+    { serialNumber: 'COMPOSED \u00e9', state: 'done' },
+    { serialNumber: 'COMPOSED \u00e9', errors: [{ column: 'serialNumber', message: /row 1 has the same/ }] },
+  ]);
+});
+
 t.test('each row becomes a device in its place, whose secret connects and whose code claims it', async (t) => {
   const template = await service.template({ name: 'Pump', channels: ['flow'] });
   const field = { deviceTemplateId: template.id, name: 'batch', fieldType: 'int', required: true };

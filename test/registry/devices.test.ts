@@ -141,6 +141,19 @@ t.test('what nobody sees at the ends of a serial number is no part of it, wherev
   }
 });
 
+t.test('a serial number is the same however its letters are composed', async (t) => {
+  const [one, two] = ['COMPOSED \u00e9\u1e69', 'COMPOSED e\u0301s\u0307\u0323'];
+  const { id, serialNumber, version } = await service.create('/devices', 'device', { serialNumber: two });
+  t.equal(serialNumber, one);
+  const changed = { headers: { etag: version }, body: { serialNumber: `${two} B` } };
+  t.equal((await service.ok('PUT', `/api/v1/devices/${id}`, changed)).device.serialNumber, `${one} B`);
+  for (const asked of [one, two]) {
+    const said = encodeURIComponent(`${asked} B`);
+    const path = `/api/v1/devices?accountId=${service.accountId}&serialNumber=${said}` as const;
+    t.match((await service.ok('GET', path)).devices.results, [{ id }], said);
+  }
+});
+
 t.test('properties of a body that are ignored are named in a header', async (t) => {
   const answer = await service.http('POST', '/api/v1/devices', {
     body: { accountId: service.accountId, serialNumber: 'I-1', serialNumbr: 'x', connected: true },

@@ -2,7 +2,7 @@
 
 import { type Csr, presentLeaf } from '../../certificates/issuing.ts';
 import { invalid, PlatformError } from '../../core/errors.ts';
-import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { slotOf } from '../../core/ids.ts';
 import { causeNow, onBehalfOf } from '../../core/log.ts';
 import type { MessagesContext } from '../../messages/context.ts';
@@ -94,7 +94,7 @@ export class Enrollment implements EnrollmentService {
         const csr = namedBy === 'csr' ? await this.#csrOf(group, request) : undefined;
         const named = csr ? { serialNumber: csr.subject.serialNumber ?? csr.subject.commonName } : request;
         serialNumber = demandSerialNumber(named, proven.serialNumber);
-        if (proven.serialNumber !== undefined && trimSerialNumber(proven.serialNumber) !== serialNumber)
+        if (proven.serialNumber !== undefined && normalizeSerialNumber(proven.serialNumber) !== serialNumber)
           throw refused('The serial number is not that of the proof.');
         demandOpen(group, serialNumber, this.#ctx.clock.now());
         return this.#exchangeWith(proof, proven, request, serialNumber, csr);

@@ -4,7 +4,7 @@ import type { Registry } from '../../../db/registry/index.ts';
 import type { ClientCertificates } from '../../certificates/client-certificates.ts';
 import type { Clock } from '../../core/clock.ts';
 import type { Config } from '../../core/config.ts';
-import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../core/formats/serial-numbers.ts';
 import type { Attempts } from '../../core/limits/attempts.ts';
 import { limitTries } from '../../core/limits/tries.ts';
 import type { Sealing } from '../../identity/secrets/sealing.ts';
@@ -108,7 +108,7 @@ export class Proving {
     if (group.proof === 'derivedKey') {
       const isShort = serialNumber !== undefined && serialNumber.length <= maxSerialNumberLength;
       // The key may be that of the serial number as it was given, or as it is kept.
-      const forms = isShort ? new Set([serialNumber, trimSerialNumber(serialNumber)]) : [];
+      const forms = isShort ? new Set([serialNumber, normalizeSerialNumber(serialNumber)]) : [];
       const isRight = [...forms].some((form) => isDerivedKey(sealing, group, form, secret));
       return isRight ? bySecret : 'wrong derived key';
     }

@@ -2,7 +2,7 @@
 import { type Static, Type } from 'typebox';
 import { DateText, Id, Nullable, type Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
-import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { pageOfTable } from '../../entity/list.ts';
 import { idParams, listResponse } from '../../entity/routes.ts';
 import { showSlices } from '../../entity/row-slices.ts';
@@ -68,12 +68,13 @@ function listDevices(
   { serialNumber, ...asked }: Static<typeof query>,
 ) {
   const made = ctx.registry.query.selectFrom('enrollments').where('groupId', '=', groupId);
+  const normal = serialNumber === undefined ? undefined : normalizeSerialNumber(serialNumber);
   return pageOfTable(
     ctx,
     caller,
     { ...asked, sortOrder: 'asc' },
     {
-      matching: serialNumber === undefined ? made : made.where('serialNumber', '=', trimSerialNumber(serialNumber)),
+      matching: normal === undefined ? made : made.where('serialNumber', '=', normal),
       key: 'deviceId',
       order: ['serialNumber'],
       long: ['serialNumber'],

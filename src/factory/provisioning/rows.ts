@@ -5,7 +5,7 @@ import { demandKnown, failureOf, invalid, PlatformError } from '../../core/error
 import { csvOptionsOf } from '../../core/formats/csv-files.ts';
 import { isNestedDeeply } from '../../core/formats/json-size.ts';
 import { nearName } from '../../core/formats/near-names.ts';
-import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 
@@ -42,7 +42,7 @@ export class RowsIn {
   add(given: RowValues): void {
     const row = this.rows.length + 1;
     const values = { ...given };
-    if (typeof given.serialNumber === 'string') values.serialNumber = trimSerialNumber(given.serialNumber);
+    if (typeof given.serialNumber === 'string') values.serialNumber = normalizeSerialNumber(given.serialNumber);
     if (row > maxRows) throw invalid('rows', `must be at most ${maxRows}`);
     for (const name of Object.keys(values)) this.demandColumn(name, row);
     const { serialNumber } = values;

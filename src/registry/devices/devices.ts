@@ -4,7 +4,7 @@ import { type Static, Type } from 'typebox';
 import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, PlatformError, unknownReference } from '../../core/errors.ts';
-import { trimSerialNumber } from '../../core/formats/serial-numbers.ts';
+import { normalizeSerialNumber } from '../../core/formats/serial-numbers.ts';
 import { readNew } from '../../entity/columns.ts';
 import { parentsOf, readNames } from '../../entity/expand.ts';
 import { entityRoutes } from '../../entity/kind.ts';
@@ -132,8 +132,8 @@ function narrow(caller: Caller, query: ListQuery) {
     throw invalid('serialNumber', 'is required: a station finds its devices by their whole serial number');
   const { serialNumber } = query;
   // A filter of blanks stays: without it the list would be that of all devices.
-  const trimmed = typeof serialNumber === 'string' ? trimSerialNumber(serialNumber) : '';
-  return { listing: deviceListing, query: trimmed === '' ? query : { ...query, serialNumber: trimmed } };
+  const normal = typeof serialNumber === 'string' ? normalizeSerialNumber(serialNumber) : '';
+  return { listing: deviceListing, query: normal === '' ? query : { ...query, serialNumber: normal } };
 }
 
 function readExpand(caller: Caller, query: Expand) {
