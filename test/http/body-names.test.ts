@@ -132,6 +132,11 @@ t.test('otherwise every endpoint names what had no effect', async (t) => {
   t.equal(batch.headers.get('platform-ignored-properties'), 'dryRun');
 });
 
+t.test('of a name that a body has twice, the last value counts', async (t) => {
+  const body = `{"accountId":"${service.accountId}","serialNumber":"FIRST","serialNumber":"LAST","name":"a","name":"b"}`;
+  t.match((await service.ok('POST', '/api/v1/devices', { body })).device, { serialNumber: 'LAST', name: 'b' });
+});
+
 t.test('a PUT of an end-user with a person names the properties of its person', async (t) => {
   const organization = await service.organization();
   const { endUser } = await service.endUser(organization.id);

@@ -119,6 +119,18 @@ t.test('an integer that a number cannot hold is rounded, with its digits as text
   );
 });
 
+t.test('of a name that an object of JSON has twice, the last value is stored', async (t) => {
+  for (const [category, payload] of [
+    ['twice', '{"twice":1,"twice":2}'],
+    ['escaped', '{"escaped":1,"\\u0065scaped":2}'],
+    ['rounded', '{"rounded":12345678901234567891,"rounded":2}'],
+  ] as const) {
+    t.equal(await send('json', payload), 1, payload);
+    const point = (await latest('json')).find((one) => one.category === category);
+    t.match(point, { numericValue: 2, stringValue: null }, payload);
+  }
+});
+
 t.test('four characters that are meant as text are not a float; other four bytes are', async (t) => {
   for (const payload of ['true', 'null', '21,5', '1,25', '-1,5', ' 1,5'])
     t.match(await send('auto', payload), /decimal point, such as 21\.5/, payload);
