@@ -22,6 +22,7 @@ import {
 import { part } from '../support/part.ts';
 import { type Answer, adminEmail, claimsOf, type Made, type Service, startService } from '../support/service.ts';
 import { countStored, storedRows } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -534,6 +535,29 @@ t.test('an ID token is signed by the provider, and not over on the clock of the 
   const callback = await browser.through(await browser.begin(known.id));
   time.ahead = 5 * minute;
   isRefused(t, await browser.visit(callback), 'an ID token of one minute, five minutes later');
+  t.strictSame(linksOf(service, userId), []);
+});
+
+t.test('a provider that signs with a shared secret proves nobody, and the admin is told the algorithm', async (t) => {
+  const own = await startProvider(t, service, { signsWith: 'HS256' });
+  const discovery = '/.well-known/openid-configuration';
+  const metadata = (await (await fetch(own.issuer + discovery)).json()) as object;
+  const { userId } = await somebody(own);
+  for (const id_token_signing_alg_values_supported of [['RS256', 'HS256'], ['RS256'], undefined]) {
+    const said = `${id_token_signing_alg_values_supported}`;
+    const configuration = { ...metadata, id_token_signing_alg_values_supported };
+    own.instead.set(discovery, (_, response) => sendJson(response, configuration));
+    const { id } = await register(service, own);
+    const answer = await new Browser(service).logIn(id);
+    isRefused(t, answer, said);
+    t.match(answer.text, /The provider signs ID tokens with HS256, which is not accepted/, said);
+    const path = `/api/v1/audit?accountId=${service.accountId}&event=federatedLogin&targetId=${id}` as const;
+    const [record] = await until(
+      async () => (await service.ok('GET', path)).auditRecords.results,
+      ({ length }) => length > 0,
+    );
+    t.match(record, { outcome: 'failure', details: { reason: /with HS256.* Choose RS256/ } }, said);
+  }
   t.strictSame(linksOf(service, userId), []);
 });
 

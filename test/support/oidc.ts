@@ -39,12 +39,12 @@ export const clientIds = ['slipway', 'slipway-too'];
 
 /**
  * A provider that knows the service. It logs in the person that the test names, without asking anything. Claims of people
- * are in userinfo alone, as OpenID Connect has it, unless `claimsInToken`.
+ * are in userinfo alone, as OpenID Connect has it, unless `claimsInToken`. It signs with a key pair, unless `signsWith` says otherwise.
  */
 export async function startProvider(
   t: Test,
   service: Service,
-  { claimsInToken = false } = {},
+  { claimsInToken = false, signsWith }: { claimsInToken?: boolean; signsWith?: 'HS256' } = {},
 ): Promise<OpenIdProvider> {
   const people = new Map<string, Person>();
   const instead = new Map<string, RequestListener>();
@@ -73,7 +73,9 @@ export async function startProvider(
       client_id,
       client_secret: clientSecret,
       redirect_uris: [`${service.server.url}/api/v1/oauth2/callback`],
+      ...(signsWith && { id_token_signed_response_alg: signsWith }),
     })),
+    ...(signsWith && { enabledJWA: { idTokenSigningAlgValues: ['RS256', signsWith] } }),
     claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'groups', '_claim_names'] },
     conformIdTokenClaims: !claimsInToken,
     features: { devInteractions: { enabled: false } },

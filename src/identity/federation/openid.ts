@@ -191,6 +191,11 @@ export class OpenId {
     if (error instanceof PlatformError) return error;
     if (error instanceof openid.AuthorizationResponseError)
       return new PlatformError('badCredentials', { message: 'The provider has not logged the person in.' });
+    const algorithm = refusedAlgorithm(error);
+    if (algorithm !== undefined)
+      return new PlatformError('badCredentials', {
+        message: `The provider signs ID tokens with ${algorithm}, which is not accepted. Choose RS256 there, or another algorithm with a key pair that its configuration lists.`,
+      });
     const isSpent = error instanceof openid.ResponseBodyError && error.error === 'invalid_grant';
     if (isSpent || unproven.has(reason))
       return new PlatformError('badCredentials', { message: 'The provider has not proven who this is.' });
@@ -296,6 +301,16 @@ function fetchUntil(deadline: AbortSignal, targets: Targets): openid.CustomFetch
 function providerFailure(error: unknown): PlatformError {
   const refused = [error, (error as Error).cause].find((one) => one instanceof NotPublic);
   return new PlatformError('providerFailed', refused && { details: [{ path: 'issuer', message: refused.message }] });
+}
+
+/** The algorithm of a signature that was refused for it; openid-client has it two causes below its error. */
+function refusedAlgorithm(error: unknown): string | undefined {
+  const { cause } = (error instanceof Error && error.cause instanceof Error ? error.cause : {}) as { cause?: unknown };
+  const { alg, header, expected } = (cause ?? {}) as Partial<Record<'alg' | 'expected', unknown>> & {
+    header?: { alg?: unknown };
+  };
+  const name = expected === undefined ? alg : header?.alg;
+  return typeof name === 'string' && /^[\w-]{1,20}$/.test(name) ? name : undefined;
 }
 
 /** One word of an error, such as ECONNREFUSED; never its message, which may quote what the provider said. */
