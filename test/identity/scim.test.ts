@@ -551,6 +551,59 @@ t.test('what no schema knows is named and ignored, and locks nobody in who is lo
   t.strictSame(type?.canonicalValues, ['work', 'home', 'other'], 'the suggestions are described');
 });
 
+t.test('what is refused beside it locks nobody in who is locked out', async (t) => {
+  const scim = await scimProvider(service);
+  const long = 'x'.repeat(20_000);
+  const { email: taken } = await scim.person();
+  const locksOut = { op: 'Replace', path: 'active', value: 'False' };
+  const roles = Array.from({ length: 101 }, (_, at) => ({ value: `role ${at}` }));
+  for (const [ignored, ...operations] of [
+    ['title', { op: 'Replace', path: 'title', value: long }, locksOut],
+    ['title', locksOut, { op: 'Replace', path: 'title', value: true }],
+    ['roles', locksOut, { op: 'Add', path: 'roles', value: roles }],
+    ['userName', { op: 'Replace', path: 'userName', value: taken }, locksOut],
+    ['emails[type eq "work"].value', { op: 'Replace', path: 'emails[type eq "work"].value', value: taken }, locksOut],
+    ['title, nickName', { op: 'replace', value: { title: long, active: false, nickName: 'N' } }],
+    ['title', { op: 'replace', value: { [userSchema]: { active: 'False', title: long } } }],
+    ['title', { op: 'replace', value: { [`${userSchema}:active`]: false, title: long, id: 'x' } }],
+  ] as const) {
+    const { id } = await scim.person({ title: 'Before' });
+    const said = JSON.stringify(operations).slice(0, 90);
+    const answer = await scim.patch(`/Users/${id}`, ...operations);
+    t.match(answer, { status: 200, body: { active: false, title: 'Before' } }, said);
+    t.equal(decodeURIComponent(answer.ignored ?? ''), ignored, said);
+    t.equal((await scim.ok('GET', filtered('/Users', `id eq "${id}" and active eq false`))).totalResults, 1, said);
+  }
+  const { id, email } = await scim.person({ title: 'Before' });
+  const put = { schemas: [userSchema], userName: email, title: long };
+  t.match(await scim.ask('PUT', `/Users/${id}`, put), failure(400, 'invalidValue'), 'who stays is as before');
+  const back = [{ op: 'Replace', path: 'title', value: long }, locksOut, { ...locksOut, value: true }];
+  t.match(await scim.patch(`/Users/${id}`, ...back), failure(400, 'invalidValue'), 'the last value counts');
+  const locked = await scim.ask('PUT', `/Users/${id}`, { ...put, active: false });
+  t.match(locked, { status: 200, ignored: 'userName, title', body: { active: false, title: 'Before' } });
+});
+
+t.test('one value of an attribute is primary: the first that says so', async (t) => {
+  const scim = await scimProvider(service);
+  const { id, email: userName } = await scim.person();
+  const [one, two] = [address(), address()];
+  const emails = [
+    { value: one, type: 'work', primary: true },
+    { value: two, type: 'home', primary: 'True' },
+  ];
+  const put = await scim.ask('PUT', `/Users/${id}`, { userName, emails });
+  const kept = [
+    { value: one, primary: true },
+    { value: two, primary: false },
+  ];
+  t.match(put, { status: 200, body: { emails: kept } });
+  const replaced = await scim.patch(`/Users/${id}`, { op: 'replace', path: 'emails', value: emails.toReversed() });
+  t.match(replaced.body.emails, [
+    { value: two, primary: true },
+    { value: one, primary: false },
+  ]);
+});
+
 t.test('of a group, too, what no schema knows is named and ignored', async (t) => {
   const { id: organizationId } = await service.organization();
   const scim = await scimProvider(service, [mapped('Readers', 'organization:viewer', organizationId)]);

@@ -9,6 +9,7 @@ import {
   type Attribute,
   attributeOf,
   enterpriseSchema,
+  keepOnePrimary,
   maxCharacters,
   maxValues,
   partOf,
@@ -220,12 +221,6 @@ function joined(before: unknown, value: unknown): unknown[] {
   const all = [...values, ...added];
   keepOnePrimary(all, added);
   return all;
-}
-
-/** RFC 7643, 2.4: a new primary value takes the place of the former one. */
-function keepOnePrimary(all: readonly unknown[], changed: readonly unknown[]): void {
-  const primary = changed.find((one) => isObject(one) && String(one.primary).toLowerCase() === 'true');
-  if (primary) for (const one of all) if (one !== primary && isObject(one) && one.primary) one.primary = false;
 }
 
 /** The values that none of `removed` is: an object that has at least what that one has. */

@@ -15,7 +15,7 @@ import { propertyOf } from './filters.ts';
 import { demandLiveProvider, endFollowed, entitiesOf, type Followed, follow, setActive } from './following.ts';
 import { type Operation, patched } from './patch.ts';
 import { badValue, type Ignored, isObject, type Json, type Provisioner, taken } from './protocol.ts';
-import { readUser } from './schemas.ts';
+import { isSame, readOnly, readUser, userSchema } from './schemas.ts';
 
 type ScimUser = Row<'scimUsers'>;
 const maxNameLength = 255;
@@ -143,22 +143,20 @@ export async function findPerson(tx: Pick<Tx, 'selectFrom'>, providerId: string,
   return row;
 }
 
-/** Replaces or patches somebody. @throws PlatformError 400/invalidValue, 409/uniqueness, 400/104. */
-export async function changePerson(
-  ctx: IdentityContext,
-  asked: Provisioner,
-  id: string,
-  change: { replacement: Json } | { operations: readonly Operation[] },
-) {
+type Change = { replacement: Json } | { operations: readonly Operation[] };
+
+/**
+ * Replaces or patches somebody. What would be refused is ignored where the person is locked out beside it.
+ * @throws PlatformError 400/invalidValue, 409/uniqueness, 400/104.
+ */
+export async function changePerson(ctx: IdentityContext, asked: Provisioner, id: string, change: Change) {
   const { row, followed } = await ctx.registry.transaction(async (tx) => {
     const provider = await demandLiveProvider(tx, asked.provider.id);
     const before = await findPerson(tx, provider.id, id);
     const stored = JSON.parse(before.resource) as Json;
-    const { ignored } = asked;
-    const data = 'replacement' in change ? change.replacement : patched(stored, change.operations, ignored);
-    const incoming = readIncoming(data, ignored);
-    await demandFreeName(tx, provider.id, incoming.userNameKey, id);
-    await changeIdentity(ctx, tx, asked, before, incoming);
+    const incoming = await takeIncoming(ctx, tx, asked, before, { stored, change }).catch((error) =>
+      lockedOut(stored, change, asked.ignored, error),
+    );
     const { resource, userNameKey, externalId, active } = incoming;
     const changes = { resource: JSON.stringify(resource), userNameKey, externalId, active };
     const row = { ...before, ...changes, lastModified: timestamp(ctx.clock) };
@@ -171,6 +169,48 @@ export async function changePerson(
   await endFollowed(ctx, asked.by, [followed]);
   return row;
 }
+
+/** What somebody becomes, which the identity follows. @throws PlatformError 400/invalidValue, 409/uniqueness. */
+async function takeIncoming(
+  ctx: IdentityContext,
+  tx: Tx,
+  asked: Provisioner,
+  before: ScimUser,
+  { stored, change }: { stored: Json; change: Change },
+): Promise<Incoming> {
+  const { ignored, provider } = asked;
+  const data = 'replacement' in change ? change.replacement : patched(stored, change.operations, ignored);
+  const incoming = readIncoming(data, ignored);
+  await demandFreeName(tx, provider.id, incoming.userNameKey, before.id);
+  await changeIdentity(ctx, tx, asked, before, incoming);
+  return incoming;
+}
+
+/** The person as before, but not active, where a refused change says so. @throws what the change was refused with. */
+function lockedOut(stored: Json, change: Change, ignored: Ignored, refusal: unknown): Incoming {
+  const said = saidBy(change);
+  const active = said.findLast(([name]) => isActive(name))?.[1];
+  if (!(refusal instanceof PlatformError) || String(active).toLowerCase() !== 'false') throw refusal;
+  for (const [name] of said) if (!isActive(name) && !readOnly.includes(name.toLowerCase())) ignored.add(name);
+  return readIncoming({ ...stored, active: false }, ignored);
+}
+
+type Said = [name: string, value: unknown];
+
+/** The attributes that a change names, with their values. */
+function saidBy(change: Change): Said[] {
+  if ('replacement' in change) return Object.entries(change.replacement);
+  return change.operations
+    .flatMap(({ op, path, value }): Said[] => {
+      if (path !== undefined) return [[path, op === 'remove' ? undefined : value]];
+      return isObject(value) ? Object.entries(value) : [];
+    })
+    .flatMap(([name, value]): Said[] =>
+      isSame(name, userSchema) && isObject(value) ? Object.entries(value) : [[name, value]],
+    );
+}
+
+const isActive = (name: string) => isSame(name, 'active') || isSame(name, `${userSchema}:active`);
 
 /** The identity follows if the provider has made it. @throws PlatformError 409 for the address of somebody else. */
 async function changeIdentity(

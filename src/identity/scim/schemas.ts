@@ -106,7 +106,7 @@ function named(attributes: readonly Attribute[], name: string): Attribute | unde
   return attributes.find((one) => isSame(one.name, name));
 }
 
-function isSame(one: string | undefined, other: string): boolean {
+export function isSame(one: string | undefined, other: string): boolean {
   return one?.toLowerCase() === other.toLowerCase();
 }
 
@@ -172,7 +172,14 @@ function readParts(data: Json, attributes: readonly Attribute[], prefix: string,
 function readValues(value: unknown, attribute: Attribute, ignored: Ignored): unknown {
   const given = [value].flat().filter((one) => one !== null);
   const values = given.slice(0, maxValues).map((one) => readValue(one, attribute, ignored));
+  keepOnePrimary(values, values);
   return attribute.multiValued ? values : values[0];
+}
+
+/** RFC 7643, 2.4: one value is the primary one. The first of those that are changed takes the place of the former one. */
+export function keepOnePrimary(all: readonly unknown[], changed: readonly unknown[]): void {
+  const primary = changed.find((one) => isObject(one) && String(one.primary).toLowerCase() === 'true');
+  if (primary) for (const one of all) if (one !== primary && isObject(one) && one.primary) one.primary = false;
 }
 
 /** Entra ID sends booleans as "True" and "False", and numbers where texts belong. @throws PlatformError 400/invalidValue */
