@@ -627,7 +627,7 @@ t.test('of a group, too, what no schema knows is named and ignored', async (t) =
   t.strictSame([replaced.status, replaced.ignored], [200, 'color']);
 });
 
-t.test('operations that would make each other dear are refused', async (t) => {
+t.test('operations that would make each other expensive are refused', async (t) => {
   const scim = await scimProvider(service);
   const { id } = await scim.person();
   const values = (count: number) => Array.from({ length: count }, (_, at) => ({ value: `role ${at}` }));
