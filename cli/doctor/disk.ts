@@ -13,21 +13,49 @@ const enough = 30;
 const tooFew = 3;
 /** Growth is not told from less: the first minutes of a service say nothing of its months. Milliseconds. */
 const minAge = 60 * 60_000;
+/** What statfs says on Linux of what another machine serves. FUSE is left out: it does not tell where the bytes are. */
+const networks: ReadonlyMap<number, string> = new Map([
+  [0x6969, 'NFS'],
+  [0x517b, 'SMB'],
+  [0xff534d42, 'SMB'],
+  [0xfe534d42, 'SMB'],
+  [0x01021997, '9P'],
+  [0x00c36400, 'CephFS'],
+  [0x0bd00bd0, 'Lustre'],
+  [0x5346414f, 'AFS'],
+  [0x6b414653, 'AFS'],
+]);
 
 type Settings = Pick<Config, 'dataDir' | 'messages'>;
 
-/** `now` in milliseconds, `disk` in bytes. */
-export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk = measure(dataDir)): Finding[] {
-  const { free, whole } = disk;
+interface Disk {
+  /** Bytes. */
+  free: number;
+  whole: number;
+  /** Of its file system, as statfs has it. */
+  type?: number;
+}
+
+/** `now` in milliseconds. */
+export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk: Disk = measure(dataDir)): Finding[] {
+  const { free, whole, type = 0 } = disk;
+  const network = networks.get(type);
+  const found: Finding[] = [];
+  if (network !== undefined)
+    found.push(
+      warning(
+        `${dataDir} is on a network file system (${network}): the locks of SQLite are not safe there, and databases may be damaged. Move it to a local disk or a network block device.`,
+      ),
+    );
   const room = free - messages.diskReserveBytes;
   const said = `${size(free)} of ${size(whole)} are free, SLIPWAY_DISK_RESERVE_BYTES keeps ${size(messages.diskReserveBytes)}`;
   if (room <= 0)
     return [
+      ...found,
       error(
         `${said}: messages are refused. Make room on the disk; a retention or a cap makes none, it only ends the growth.`,
       ),
     ];
-  const found: Finding[] = [];
   if (messages.maxBytes > whole - messages.diskReserveBytes)
     found.push(
       warning('SLIPWAY_MESSAGES_MAX_BYTES is more than the disk has without its reserve, so the cap has no effect.'),
@@ -55,9 +83,9 @@ export function lookAtDisk({ dataDir, messages }: Settings, now: number, disk = 
   return [...found, days < enough ? warning(forecast) : ok(forecast)];
 }
 
-function measure(dataDir: string): { free: number; whole: number } {
-  const { bavail, bsize, blocks } = statfsSync(dataDir);
-  return { free: bavail * bsize, whole: blocks * bsize };
+function measure(dataDir: string): Disk {
+  const { bavail, bsize, blocks, type } = statfsSync(dataDir);
+  return { free: bavail * bsize, whole: blocks * bsize, type };
 }
 
 /** Bytes in use of messages.db, those that are free in it, and when it was made (milliseconds); undefined when that is not known. */

@@ -213,6 +213,19 @@ t.test('how long the disk will do is told from what has come since the file was 
   t.match(look(1000, { SLIPWAY_MESSAGES_MAX_BYTES: '5000000000' }), /has no effect/);
 });
 
+t.test('a data directory on a network file system is named, whatever room there is', async (t) => {
+  const dataDir = temporaryDirectory(t);
+  const { messages } = readConfig({});
+  const wrongOf = (type: number, free = 1e12) =>
+    wrong(lookAtDisk({ dataDir, messages }, Date.now(), { free, whole: 1e13, type }), 'disk');
+  const said = (name: string) => new RegExp(`^warning .* network file system \\(${name}\\): the locks of SQLite`);
+  t.match(wrongOf(0x6969), [said('NFS')]);
+  t.match(wrongOf(0xff534d42), [said('SMB')]);
+  t.match(wrongOf(0x6969, 0), [said('NFS'), /^error .* messages are refused/]);
+  // ext4 and tmpfs.
+  for (const type of [0xef53, 0x01021994]) t.strictSame(wrongOf(type), []);
+});
+
 t.test('a clock that is behind what was written last is found', async (t) => {
   const dataDir = temporaryDirectory(t);
   await migrate(join(dataDir, 'registry.db'), registryMigrations.slice(0, 1));
