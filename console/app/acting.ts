@@ -33,6 +33,15 @@ export function onOtherTab(heard: () => void): void {
   addEventListener('storage', ({ key }) => key === csrfKey && heard());
 }
 
+/** Tells that Back has brought this page from the browser's memory, and whether the login is the one with which it was left. */
+export function onBack(heard: (isSameLogin: boolean) => void): void {
+  let left = '';
+  addEventListener('pagehide', () => {
+    left = csrfToken();
+  });
+  addEventListener('pageshow', ({ persisted }) => persisted && heard(csrfToken() === left));
+}
+
 /** The headers of a request: what proves that this page sends it, and the session that it is meant for. */
 export function ownHeaders(method: string): Record<string, string> {
   return {

@@ -4,7 +4,7 @@ import { toast } from '../parts/dialogs/toast.tsx';
 import { forgetForms } from '../parts/forms/unsaved.ts';
 import { federatedError, isFederated } from '../sign-in/federated.ts';
 import { texts } from '../words.ts';
-import { actAs, another, csrfToken, keepCsrfToken, onOtherTab } from './acting.ts';
+import { actAs, another, csrfToken, keepCsrfToken, onBack, onOtherTab } from './acting.ts';
 import { ApiError, api, sessionEnded, unwrap } from './api.ts';
 import { forgetPages } from './recent.ts';
 import { browserStore } from './stores.ts';
@@ -72,6 +72,12 @@ another.subscribe((email) => {
 });
 onOtherTab(() => {
   if (state.value === 'in') resume().catch(() => {});
+});
+onBack((isSameLogin) => {
+  if (state.value !== 'in') return;
+  // Who is in now sees nothing of it before that is known.
+  if (!isSameLogin) lapse.value = 'ended';
+  resume().catch(() => {});
 });
 
 const noCookie = () => texts.signIn.noCookie(location.host, location.protocol === 'https:');

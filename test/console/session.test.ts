@@ -142,6 +142,40 @@ t.test('a page acts only as the person that it shows, also after another person 
   t.strictSame(errors, []);
 });
 
+t.test('a page that Back brings from the memory of the browser is hidden from who is signed in by then', async (t) => {
+  const person = await service.endUser((await service.organization()).id);
+  const { page } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/products');
+  await settled(page);
+  // What the browser tells a page that it keeps. Playwright has switched off that memory itself.
+  const tell = (event: string) =>
+    page.evaluate(`void dispatchEvent(new PageTransitionEvent('${event}', { persisted: true }))`);
+  const asked = page.waitForResponse(/profile\/me/);
+  await tell('pagehide');
+  await tell('pageshow');
+  t.equal((await asked).status(), 200);
+  t.equal(await login(page).count(), 0, 'the same login');
+
+  await tell('pagehide');
+  await page.context().clearCookies();
+  await page.evaluate(`localStorage.removeItem('slipway-csrf')`);
+  await page.route('**/profile/me', (route) => route.fulfill({ status: 500, json: { message: 'Not now.' } }));
+  await tell('pageshow');
+  await login(page).getByText('Your session has ended.').waitFor();
+  await page.unrouteAll();
+  await signInOver(page);
+  await login(page).waitFor({ state: 'detached' });
+
+  await tell('pagehide');
+  const answer = await page.context().request.post('/api/v1/auth/login-user', {
+    data: { emailAddress: person.email, password: person.password, accountId: service.accountId },
+  });
+  const { csrfToken } = await answer.json();
+  await page.evaluate(`localStorage.setItem('slipway-csrf', ${JSON.stringify(csrfToken)})`);
+  await tell('pageshow');
+  await login(page).getByText(`${person.email} has signed in in another tab.`).waitFor();
+});
+
 t.test('a tab hears at once of a login and of a logout in another tab, and may go on as who is in', async (t) => {
   const person = await service.endUser((await service.organization()).id);
   const { page: first } = await openPage(t, browser, service);
