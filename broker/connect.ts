@@ -158,7 +158,7 @@ export class ConnectHooks {
     live.sessionPresent = isSessionPresent;
     if (leftWill) publishes.publishLeftWill(leftWill);
     live.turns = publishes.orderOf(client.id) ?? live.turns;
-    for (const filter of persistence.filtersOf(client)) {
+    for (const filter of persistence.filters.filtersOf(client)) {
       if (!authority.maySubscribe(live, filter.topic)) continue;
       grant(live, filter);
       client.subscribe(filter);

@@ -67,7 +67,7 @@ export class FirstMessages {
   /** A stored session is back: the same for the filters of which it has not received all. Never rejects. */
   async sendDue(live: LiveClient): Promise<void> {
     try {
-      const filters = this.#parts.persistence.filtersOf(live.client);
+      const filters = this.#parts.persistence.filters.filtersOf(live.client);
       const due = filters.filter(({ topic, isRetainedDue }) => isRetainedDue && !live.newFilters?.topics.has(topic));
       await this.send(live, due);
     } catch (error) {
@@ -84,7 +84,7 @@ export class FirstMessages {
       // What a connection that has ended had not received is due when it comes back.
       if (live.client.closed) return;
       live.newFilters = undefined;
-      if (!live.client.clean) this.#parts.persistence.retainedReceived(live.client, topics);
+      if (!live.client.clean) this.#parts.persistence.filters.retainedReceived(live.client, topics);
     });
     return live.newFilters;
   }

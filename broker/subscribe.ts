@@ -47,7 +47,7 @@ export class SubscribeHooks {
       const granted = [...asked.values()].filter(({ topic }) => !refused.has(topic));
       // All in one turn: what comes then is kept for the session, is live, and comes after what is retained now.
       search = firstMessages.search(live, first);
-      const durable = client.clean ? undefined : persistence.addSubscriptions(client, granted, new Set(first));
+      const durable = client.clean ? undefined : persistence.filters.addSubscriptions(client, granted, new Set(first));
       if (!client.closed) for (const filter of granted) client.subscribe(filter);
       await durable;
       const answers = filters.map(({ topic, qos }) => refused.get(topic) ?? qos);
@@ -69,7 +69,7 @@ export class SubscribeHooks {
     const first: Subscription[] = [];
     let bytes = 0;
     for (const [topic, filter] of asked) {
-      const more = bytes + this.#parts.persistence.bytesOfFilter(live.client, topic);
+      const more = bytes + this.#parts.persistence.filters.bytesOfFilter(live.client, topic);
       const why = this.#refusalOf(live, topic) ?? this.#lackOf(live, more);
       if (why) {
         refused.set(topic, why);
@@ -93,7 +93,7 @@ export class SubscribeHooks {
   /** Why so many bytes more of filters cannot be stored. */
   #lackOf({ client }: LiveClient, bytes: number): Reason | undefined {
     const { counters, persistence } = this.#parts;
-    if (persistence.hasRoomForFilters(client, bytes)) return undefined;
+    if (persistence.filters.hasRoomForFilters(client, bytes)) return undefined;
     counters.limitHits.max_filter_bytes_per_account += 1;
     return reason('tooManyFilterBytes');
   }
@@ -137,7 +137,8 @@ export class SubscribeHooks {
       if (held.delete(filter)) return undefined;
       return reason(isWellFormed(filter) ? 'noSuchSubscription' : 'malformedFilter');
     });
-    const durable = live.client.clean ? undefined : this.#parts.persistence.removeSubscriptions(live.client, filters);
+    const { persistence } = this.#parts;
+    const durable = live.client.clean ? undefined : persistence.filters.removeSubscriptions(live.client, filters);
     // In the same turn: what comes then is kept for nobody, and would overtake what is kept.
     dropFilters(live, filters);
     await durable;

@@ -75,22 +75,22 @@ export class PublishHooks {
   /** The hard gate: every message to every client passes here, live, retained or queued. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined {
     const { authority, groups, persistence } = this.#parts;
-    const place = client.clean ? undefined : persistence.placeOf(client, packet);
+    const place = client.clean ? undefined : persistence.queues.placeOf(client, packet);
     if (place) {
       place.qos ??= keptQos(client.live, packet);
       packet.qos = place.qos;
-      if (persistence.isBehind(client, packet)) return undefined;
+      if (persistence.queues.isBehind(client, packet)) return undefined;
     } else if (packet.brokerId !== forOneClient) packet.qos = grantedQos(client.live, packet);
     // A live copy that had to wait, while the queue had the message already: the client may even have acknowledged it.
     const isUnsent = place && place.packetId === undefined;
     if (packet.qos > 0 && isOrdered(packet)) {
       if (!isUnsent && packet.brokerCounter <= client.live.lastKept) return undefined;
       // Its filters asked for less when it came, so it is not in the queue, and would overtake what is.
-      if (!place && !isForNow(packet) && persistence.hasFallenBehind(client)) packet.qos = 0;
+      if (!place && !isForNow(packet) && persistence.queues.hasFallenBehind(client)) packet.qos = 0;
     }
     const allowed = authority.forward(client.live, packet);
     if (!allowed) groups.passOnRefused(packet, client.live);
-    if (!allowed && !client.clean) persistence.forget(client, packet);
+    if (!allowed && !client.clean) persistence.queues.forget(client, packet);
     return allowed;
   }
 }

@@ -16,8 +16,7 @@ type GoOn = () => void;
 export interface DeliveryParts extends UnacknowledgedServices {
   /** The packet as it may be delivered to this connection; undefined when it may not. */
   forward(client: BrokerClient, packet: Outgoing): Outgoing | undefined;
-  persistence: Pick<SessionStore, 'acknowledge' | 'enqueueFor' | 'fallBehind' | 'forget' | 'hasFallenBehind'> &
-    Pick<SessionStore, 'isDue' | 'isSent' | 'keptFor' | 'noteReceived' | 'noteSent' | 'passOnShared'>;
+  persistence: Pick<SessionStore, 'queues'>;
   groups: Pick<SharedGroups, 'passOn'>;
   messageNumbers: Pick<MessageNumbers, 'next'>;
   /** By which a message has expired. */
@@ -66,7 +65,7 @@ export class Deliveries {
     const packet = this.#newPacket(about);
     const identifiers = client.matchOf(about.topic)?.identifiers;
     if (identifiers) packet.identifiers = identifiers;
-    if (about.qos > 0 && !client.clean) this.#parts.persistence.enqueueFor(client, packet);
+    if (about.qos > 0 && !client.clean) this.#parts.persistence.queues.enqueueFor(client, packet);
     this.deliver(client, packet, () => {});
   }
 
@@ -82,14 +81,14 @@ export class Deliveries {
     if (client.clean || live.isCatchingUp) return;
     live.isCatchingUp = true;
     try {
-      for await (const kept of persistence.keptFor(client)) {
+      for await (const kept of persistence.queues.keptFor(client)) {
         scheduler.spend(costOfKept);
         if (scheduler.isOver) await new Promise<void>((resolve) => scheduler.wait(laneOfClient(live), resolve));
         while (kept.cmd === 'publish' && !client.closed && isFull(live, kept.messageId !== undefined))
           await nextRoom(live);
         await drained(client);
         if (client.closed) return;
-        if (persistence.isDue(client, kept)) await this.#sendKept(live, kept);
+        if (persistence.queues.isDue(client, kept)) await this.#sendKept(live, kept);
         if (client.closed) return;
       }
     } catch (error) {
@@ -98,7 +97,7 @@ export class Deliveries {
     } finally {
       live.isCatchingUp = false;
     }
-    if (!client.closed && persistence.hasFallenBehind(client)) await this.catchUp(live);
+    if (!client.closed && persistence.queues.hasFallenBehind(client)) await this.catchUp(live);
   }
 
   /** Resolves when a message of QoS 1 or 2 would leave at once, or the connection has ended; calls `waits` when that is not so now. */
@@ -124,19 +123,19 @@ export class Deliveries {
     const { persistence } = this.#parts;
     const { client } = live;
     if (client.clean) return undefined;
-    if (isAwaited && !persistence.isSent(client, messageId)) {
+    if (isAwaited && !persistence.queues.isSent(client, messageId)) {
       const packet: Outgoing = { ...this.#newPacket({ topic: '', payload: Buffer.alloc(0), qos: 2 }), messageId };
-      persistence.enqueueFor(client, packet);
-      void persistence.noteSent(client, packet);
+      persistence.queues.enqueueFor(client, packet);
+      void persistence.queues.noteSent(client, packet);
     }
-    return persistence.noteReceived(client, messageId);
+    return persistence.queues.noteReceived(client, messageId);
   }
 
   /** Gives what a member of groups has not acknowledged to others; it has left, or `hasEnded` with its session. */
   passOnShared(live: LiveClient, hasSessionEnded: boolean): void {
     const { groups, persistence } = this.#parts;
     const { client } = live;
-    if (!client.clean) persistence.passOnShared(client, hasSessionEnded);
+    if (!client.clean) persistence.queues.passOnShared(client, hasSessionEnded);
     else
       for (const packet of this.#held.sharedOf(live))
         if (packet.group) groups.passOn(packet.group, packet, client.id, false);
@@ -202,7 +201,7 @@ export class Deliveries {
   #mustWait(live: LiveClient, packet: Outgoing): boolean {
     const { client } = live;
     if (isFull(live) || client.isSlow || this.#held.has(live)) return true;
-    return isForNow(packet) && this.#parts.persistence.hasFallenBehind(client);
+    return isForNow(packet) && this.#parts.persistence.queues.hasFallenBehind(client);
   }
 
   /** What has been sent before is sent again: its receiver may have it. */
@@ -211,7 +210,7 @@ export class Deliveries {
     const { messageExpiry, dup } = packet;
     if (messageExpiry === undefined || isForNow(packet) || dup || messageExpiry > ages.now()) return false;
     counters.expired += 1;
-    if (!client.clean) persistence.forget(client, packet);
+    if (!client.clean) persistence.queues.forget(client, packet);
     return true;
   }
 
@@ -222,7 +221,7 @@ export class Deliveries {
       done();
       return;
     }
-    if (!live.client.clean && this.#parts.persistence.fallBehind(live.client, packet)) void this.catchUp(live);
+    if (!live.client.clean && this.#parts.persistence.queues.fallBehind(live.client, packet)) void this.catchUp(live);
     else this.#held.add(live, { ...packet, payload: this.#bytesOf(packet) });
     done();
   }
@@ -235,7 +234,7 @@ export class Deliveries {
   #send(live: LiveClient, packet: Outgoing, done: GoOn): void {
     const { client, leaving } = live;
     packet.messageId ??= live.ids.take();
-    const writing = client.clean ? undefined : this.#parts.persistence.noteSent(client, packet);
+    const writing = client.clean ? undefined : this.#parts.persistence.queues.noteSent(client, packet);
     const messageId = packet.messageId;
     live.ids.expect(messageId, packet.qos === 1 ? 'puback' : 'pubrec');
     if (packet.isFirst) live.newFilters?.sent(messageId);
@@ -290,7 +289,7 @@ export class Deliveries {
     this.#parts.counters.dropped.size += 1;
     live.ids.end(messageId);
     this.received(live, messageId);
-    this.#parts.persistence.acknowledge(live.client, messageId);
+    this.#parts.persistence.queues.acknowledge(live.client, messageId);
     done();
     this.sendWaiting(live);
   }

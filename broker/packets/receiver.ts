@@ -224,7 +224,7 @@ export class PacketReceiver {
   #endDelivery(live: LiveClient, messageId: number): void {
     live.ids.end(messageId);
     this.#parts.deliveries.received(live, messageId);
-    this.#parts.persistence.acknowledge(live.client, messageId);
+    this.#parts.persistence.queues.acknowledge(live.client, messageId);
     this.#parts.deliveries.sendWaiting(live);
   }
 
@@ -243,7 +243,7 @@ export class PacketReceiver {
       done();
       return;
     }
-    const isUnknown = awaited === undefined && !persistence.isSent(client, messageId);
+    const isUnknown = awaited === undefined && !persistence.queues.isSent(client, messageId);
     if (isUnknown && isFaultyId(live)) {
       this.#answerInTurn(live, client.codec.answer('pubrel', messageId, packetIdNotFound), done);
       return;

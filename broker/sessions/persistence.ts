@@ -5,22 +5,14 @@ import type { BrokerKept } from '../../src/ports/broker-ports.ts';
 import type { BrokerClient, LiveClient } from '../client-types.ts';
 import { accountIn } from '../connections/client-ids.ts';
 import { matchFilters } from '../connections/filters.ts';
-import { faultOf } from '../connections/safe-error.ts';
 import type { Dated } from '../former-messages.ts';
 import type { MessageNumbers } from '../message-numbers.ts';
-import {
-  type Carried,
-  carriedOf,
-  type Incoming,
-  isForNow,
-  type Outgoing,
-  type Subscription,
-  type Will,
-} from '../message-types.ts';
+import { type Carried, carriedOf, type Incoming, isForNow, type Outgoing, type Will } from '../message-types.ts';
+import { ClientFilters } from './client-filters.ts';
+import { ClientQueues } from './client-queues.ts';
 import { Journal } from './journal.ts';
 import type { PersistenceRules } from './persistence-rules.ts';
-import type { Queued } from './queued.ts';
-import { type Kept, type QueueServices, Queues } from './queues.ts';
+import { type QueueServices, Queues } from './queues.ts';
 import { ReceivedIds } from './received-ids.ts';
 import { Retained, type RetainedRoom } from './retained.ts';
 import type { RetainedSearch, Sending } from './retained-search.ts';
@@ -54,7 +46,6 @@ interface Begun {
   leftWill: StoredWill | undefined;
 }
 
-type Id = Pick<BrokerClient, 'id'>;
 type Written = (error?: Error) => void;
 
 /**
@@ -73,13 +64,15 @@ export class SessionStore {
   /** Packet ids of received QoS 2 messages. */
   readonly received: ReceivedIds;
   readonly groups: SharedGroups;
+  /** Filters and queues of stored sessions, by client. */
+  readonly filters: ClientFilters;
+  readonly queues: ClientQueues;
   /** What stored sessions lose with a permission. */
   readonly revocation: SessionRevocation;
   /** Searches for retained messages that have not ended. */
   #searches = 0;
   /** The account whose sessions end because it goes to another server. */
   #departing: string | undefined;
-  #isClosed = false;
 
   /** Reads what the last process has left; messages are numbered where the stored ones end. */
   constructor(services: PersistenceServices, rules: PersistenceRules) {
@@ -88,8 +81,8 @@ export class SessionStore {
     const rows = services.messages.mqtt;
     this.#journal = new Journal(services.messages);
     this.groups = new SharedGroups(services, rules, {
-      enqueue: (id, packet) => this.enqueueFor({ id }, packet),
-      takeBack: (id, packet) => this.takeBack({ id }, packet),
+      enqueue: (id, packet) => this.queues.enqueueFor({ id }, packet),
+      takeBack: (id, packet) => this.queues.takeBack({ id }, packet),
     });
     this.#sessions = new StoredSessions({
       ...services,
@@ -102,6 +95,8 @@ export class SessionStore {
       { ...services, rows, sessions: this.#sessions, deviceOf: (topic) => rules.deviceOf(topic) },
       this.#journal,
     );
+    this.filters = new ClientFilters(this.#sessions, this.#journal, rules);
+    this.queues = new ClientQueues(this.#sessions, this.#queues, this.groups, services.log);
     this.received = new ReceivedIds(this.#sessions, this.#journal, this.#unreleased, services.maxUnreleased);
     this.revocation = new SessionRevocation(this.#sessions, this.#queues, rules, this.groups);
     const { retainedRoom: room } = services;
@@ -117,12 +112,12 @@ export class SessionStore {
   #ending(session: Session): Promise<void> | undefined {
     this.#wills.endDelay(session.clientId, this.#services.ages.now());
     // The other members go with the account.
-    return accountIn(session.clientId) === this.#departing ? undefined : this.#passOnShared(session, false);
+    return accountIn(session.clientId) === this.#departing ? undefined : this.queues.passOnSharedOf(session, false);
   }
 
   /** Everything recorded is on its way when this returns, and on disk when the message store has closed. */
   close(): void {
-    this.#isClosed = true;
+    this.queues.close();
     this.#journal.close();
   }
 
@@ -272,6 +267,12 @@ export class SessionStore {
     });
   }
 
+  /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
+  enqueue(packet: Outgoing): void {
+    this.groups.takeBack(packet);
+    this.#queues.enqueue(this.#sessionsFor(packet, packet.clientId, packet), packet);
+  }
+
   /** The limit that a message would exceed if it were retained. */
   lacksRoomFor(packet: Pick<Incoming, 'topic' | 'qos' | 'payload' | 'properties'>): keyof RetainedRoom | undefined {
     return this.#retained.lacksRoomFor(packet);
@@ -334,161 +335,6 @@ export class SessionStore {
   /** Sends what a search finds. */
   sendRetained(search: RetainedSearch): AsyncIterableIterator<Sending> {
     return this.#retained.sending(search);
-  }
-
-  // Subscriptions
-
-  /** Bytes that a new filter takes in the stored session of a client; 0 if it is not new, or the session is not stored. */
-  bytesOfFilter({ id }: Id, filter: string): number {
-    return this.#sessions.bytesOfFilter(id, filter);
-  }
-
-  /** Whether the account of a client has room for so many bytes of filters. */
-  hasRoomForFilters({ id }: Id, bytes: number): boolean {
-    return this.#sessions.hasRoomForFilters(id, bytes);
-  }
-
-  /** SUBACK and UNSUBACK wait for the disk. `first` get what is retained. */
-  async addSubscriptions(
-    { id }: Id,
-    filters: readonly Subscription[],
-    first: ReadonlySet<Subscription> = new Set(),
-  ): Promise<void> {
-    const session = this.#sessions.get(id);
-    if (!session) return;
-    // What an earlier SUBSCRIBE has asked for is due still, whatever this one asks for.
-    const wasDue = ({ topic }: Subscription) => session.filters.get(topic)?.isRetainedDue === true;
-    for (const filter of filters) {
-      const isRetainedDue = filter.qos > 0 && (first.has(filter) || wasDue(filter));
-      this.#sessions.subscribe(session, { ...filter, isRetainedDue });
-    }
-    await this.#journal.durable();
-  }
-
-  /** What is retained for these filters has been received: it is not due when the client comes back. */
-  retainedReceived({ id }: Id, filters: Iterable<string>): void {
-    const session = this.#sessions.get(id);
-    if (session) this.#sessions.setRetainedDue(session, filters, false);
-  }
-
-  async removeSubscriptions({ id }: Id, filters: readonly string[]): Promise<void> {
-    const session = this.#sessions.get(id);
-    if (!session) return;
-    for (const filter of filters) this.#sessions.unsubscribe(session, filter);
-    await this.#journal.durable();
-  }
-
-  /** The filters of a session that is taken up again; one whose right has gone meanwhile goes, too. */
-  filtersOf({ id }: Id): Subscription[] {
-    const session = this.#sessions.get(id);
-    if (!session) return [];
-    for (const filter of [...session.filters.keys()])
-      if (!this.#rules.mayStand(id, filter)) this.#sessions.unsubscribe(session, filter);
-    return [...session.filters.values()];
-  }
-
-  // Queues of stored sessions
-
-  /** A message on its way to the receivers of all: into the queues of stored sessions that want it. */
-  enqueue(packet: Outgoing): void {
-    this.groups.takeBack(packet);
-    this.#queues.enqueue(this.#sessionsFor(packet, packet.clientId, packet), packet);
-  }
-
-  /** A message for one client. */
-  enqueueFor({ id }: Id, packet: Outgoing): void {
-    this.#queues.enqueueFor({ clientId: id, session: this.#sessions.get(id) }, packet);
-  }
-
-  /** A message that was written for a client is for another one. */
-  takeBack({ id }: Id, packet: Outgoing): void {
-    this.#queues.enqueueFor({ clientId: id, session: undefined }, packet);
-  }
-
-  /** What a client that has left has for groups goes to connected members, or to any when its session ends with it. */
-  passOnShared({ id }: Id, hasSessionEnded: boolean): void {
-    const session = this.#sessions.get(id);
-    if (session) void this.#passOnShared(session, !hasSessionEnded);
-  }
-
-  /** A promise, which never rejects, when it takes longer. */
-  #passOnShared(session: Session, isConnected: boolean): Promise<void> | undefined {
-    const { log } = this.#services;
-    const { clientId, holder } = session;
-    const isBack = () => session.holder !== undefined && session.holder !== holder;
-    return this.#queues
-      .passOnShared(
-        session,
-        (group, packet) => this.groups.passOn(group, packet, clientId, isConnected),
-        () => this.#isClosed || isBack(),
-      )
-      ?.catch((error) => log.error({ fault: faultOf(error) }, 'messages of a group could not be passed on'));
-  }
-
-  /** A message is about to be sent under its packet id; undefined when it has not to wait for the disk. */
-  noteSent({ id }: Id, packet: Outgoing): Promise<void> | undefined {
-    const session = this.#sessions.get(id);
-    return session && this.#queues.noteSent(session, packet);
-  }
-
-  /** The client has a message of QoS 2; undefined when PUBREL has not to wait for the disk. */
-  noteReceived({ id }: Id, messageId: number): Promise<void> | undefined {
-    const session = this.#sessions.get(id);
-    return session && this.#queues.noteReceived(session, messageId);
-  }
-
-  /** A message has been acknowledged. */
-  acknowledge({ id }: Id, messageId: number): void {
-    const session = this.#sessions.get(id);
-    if (session) this.#queues.acknowledge(session, messageId);
-  }
-
-  /** A message that may not be delivered to a session leaves its queue. */
-  forget({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): void {
-    const session = this.#sessions.get(id);
-    if (session) this.#queues.forget(session, brokerCounter);
-  }
-
-  /** The place of a message in the queue of a stored session. */
-  placeOf({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): Queued | undefined {
-    return this.#sessions.get(id)?.queue.withCounter(brokerCounter);
-  }
-
-  /** Whether a live message has to wait in the queue, because older ones have not been sent on this connection yet. */
-  isBehind(client: BrokerClient, { messageId, brokerCounter }: Pick<Outgoing, 'messageId' | 'brokerCounter'>): boolean {
-    if (messageId !== undefined) return false;
-    const session = this.#sessions.get(client.id);
-    return !!session && session.caughtUp !== client && session.queue.withCounter(brokerCounter) !== undefined;
-  }
-
-  /** Whether a message of a client that has to wait is in the queue of its session: what comes then waits behind it. */
-  fallBehind({ id }: Id, { brokerCounter }: Pick<Outgoing, 'brokerCounter'>): boolean {
-    const session = this.#sessions.get(id);
-    if (!session?.queue.withCounter(brokerCounter)) return false;
-    session.caughtUp = undefined;
-    return true;
-  }
-
-  hasFallenBehind(client: BrokerClient): boolean {
-    const session = this.#sessions.get(client.id);
-    return session !== undefined && session.caughtUp !== client;
-  }
-
-  /** Whether a message has been sent under a packet id, by this connection or one before, and is not acknowledged. */
-  isSent({ id }: Id, messageId: number): boolean {
-    return this.#sessions.get(id)?.queue.ids.kept(messageId) !== undefined;
-  }
-
-  /** What a session has kept for its client, oldest first. An error of it ends the connection, and the queue stays. */
-  async *keptFor(client: BrokerClient): AsyncIterableIterator<Kept> {
-    const session = this.#sessions.get(client.id);
-    if (session) yield* this.#queues.left(session, client);
-  }
-
-  /** Whether what was read of a queue is still to be sent. */
-  isDue({ id }: Id, kept: Kept): boolean {
-    const session = this.#sessions.get(id);
-    return session !== undefined && this.#queues.isDue(session, kept);
   }
 
   // Wills: the connection itself holds its will; on disk it is for the next process.

@@ -36,7 +36,7 @@ t.test('a payload that waits for a socket does not keep all that was read with i
   });
   const deliveries = new Deliveries({
     forward: (_: BrokerClient, packet: Outgoing) => packet,
-    persistence: { noteSent: () => undefined },
+    persistence: { queues: { noteSent: () => undefined } },
     messageNumbers: new MessageNumbers(),
     counters: newCounters(),
     scheduler: new Scheduler({ slice: slices.packets }),

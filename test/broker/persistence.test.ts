@@ -32,7 +32,8 @@ function message(brokerCounter: number, payload = Buffer.from(`${brokerCounter}`
 
 async function queued(store: SessionStore, of = client): Promise<string[]> {
   const packets: string[] = [];
-  for await (const packet of store.keptFor(of)) if (packet.cmd === 'publish') packets.push(packet.payload.toString());
+  for await (const packet of store.queues.keptFor(of))
+    if (packet.cmd === 'publish') packets.push(packet.payload.toString());
   return packets;
 }
 
@@ -47,7 +48,7 @@ const shared = () => fixtureIn(service);
 t.test('a full queue loses its oldest message, and counts it', async (t) => {
   const { store, counters } = await openStore(t, { maxQueue: 3 });
   store.begin(client);
-  for (let n = 1; n <= 5; n += 1) store.enqueueFor(client, message(n));
+  for (let n = 1; n <= 5; n += 1) store.queues.enqueueFor(client, message(n));
   t.same(await queued(store), ['3', '4', '5']);
   t.equal(counters.dropped.queue, 2);
 });
@@ -55,13 +56,13 @@ t.test('a full queue loses its oldest message, and counts it', async (t) => {
 t.test('an acknowledgement of an unknown packet id removes nothing', async (t) => {
   const { store } = await openStore(t);
   store.begin(client);
-  for (const n of [1, 2, 3]) store.enqueueFor(client, message(n));
-  store.acknowledge(client, 99);
+  for (const n of [1, 2, 3]) store.queues.enqueueFor(client, message(n));
+  store.queues.acknowledge(client, 99);
   t.same(await queued(store), ['1', '2', '3']);
-  store.forget(client, { brokerCounter: 2 });
+  store.queues.forget(client, { brokerCounter: 2 });
   t.same(await queued(store), ['1', '3'], 'one that may not be delivered leaves');
-  await store.noteSent(client, { ...message(3), messageId: 7 } as Outgoing);
-  store.acknowledge(client, 7);
+  await store.queues.noteSent(client, { ...message(3), messageId: 7 } as Outgoing);
+  store.queues.acknowledge(client, 7);
   t.same(await queued(store), ['1']);
 });
 
@@ -71,7 +72,7 @@ t.test('filters that may not stand any more are forgotten, those of other princi
   for (const one of [client, other]) {
     store.begin(one);
     const filters = ['x', 'y/#'].map((topic) => ({ topic, qos: 1 as const }));
-    await store.addSubscriptions(one, filters);
+    await store.filters.addSubscriptions(one, filters);
   }
   const removed: string[] = [];
   await store.revocation.forgetRefused(
@@ -80,7 +81,7 @@ t.test('filters that may not stand any more are forgotten, those of other princi
     (...one) => removed.push(one.join()),
   );
   t.same(removed, [`${client.id},x`]);
-  t.same(store.filtersOf(client), [{ topic: 'y/#', qos: 1 }]);
+  t.same(store.filters.filtersOf(client), [{ topic: 'y/#', qos: 1 }]);
   store.enqueue(message(1));
   t.same(await queued(store), [], 'nothing is kept for it');
   t.same(await queued(store, other), ['1']);
@@ -91,7 +92,7 @@ t.test('retained messages of others are not looked at, however many there are', 
   for (let n = 0; n < 500; n += 1) store.storeRetained({ ...message(n), topic: `a/${n}` } as Outgoing);
   store.storeRetained({ ...message(500), topic: 'b/mine' } as Outgoing);
   store.begin(client);
-  await store.addSubscriptions(client, [{ topic: 'x', qos: 1 }]);
+  await store.filters.addSubscriptions(client, [{ topic: 'x', qos: 1 }]);
   const rows = messages.mqtt;
   const read: string[] = [];
   const retainedTopics = rows.retainedTopics.bind(rows);
@@ -180,7 +181,7 @@ t.test('a kept message does not keep the read buffer that it came in', async (t)
   const part = () => Buffer.alloc(65_536, 'x').subarray(0, 10);
   store.begin(clientOf(client.id, { will: { topic: 'x', qos: 1, retain: false, payload: part() } }));
   store.storeRetained(message(1, part()));
-  store.enqueueFor(client, message(2, part()));
+  store.queues.enqueueFor(client, message(2, part()));
   store.close();
   const payloads = kept.flatMap((change) => {
     if (change.kind === 'retain') return [change.retained.payload];
