@@ -39,6 +39,24 @@ export interface Started {
   stop(): void;
 }
 
+/** Ticks of the processor (of 10 ms) in a wait from which on a program is at work: tsc prints nothing until it ends. */
+const atWork = 10;
+
+/** Ticks that a process and what it has started have had; 0 where /proc does not tell. */
+function ticksOf(pid: number | undefined): number {
+  const read = (name: string) => {
+    try {
+      return readFileSync(`/proc/${pid}/${name}`, 'utf8');
+    } catch {
+      return '';
+    }
+  };
+  // After the name, which may hold anything: of the process itself, and of its children that have ended.
+  const own = read('stat').split(') ').at(-1)?.split(' ').slice(11, 15) ?? [];
+  const children = read(`task/${pid}/children`).split(' ').filter(Boolean);
+  return [...own.map(Number), ...children.map((child) => ticksOf(Number(child)))].reduce((sum, one) => sum + one, 0);
+}
+
 export class Shell {
   readonly directory: string;
   readonly #shell: ChildProcess;
@@ -148,7 +166,10 @@ export class Shell {
     while (!this.#output.includes(text, from)) {
       if (this.#ended) throw new Error(`The commands failed:\n${this.#output.slice(from)}${this.#errors}`);
       const more = new Promise<void>((resolve) => this.#waiting.push(resolve));
-      await soon(`"${text}"`, more, () => this.#output.slice(from));
+      const worked = ticksOf(this.#shell.pid);
+      await soon(`"${text}"`, more, () => this.#output.slice(from)).catch((late) => {
+        if (ticksOf(this.#shell.pid) - worked < atWork) throw late;
+      });
     }
   }
 }
