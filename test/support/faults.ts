@@ -3,6 +3,7 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { randomUUID } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { join } from 'node:path';
+import { type PerformanceEntry, PerformanceObserver } from 'node:perf_hooks';
 import { Worker } from 'node:worker_threads';
 import type { Test } from 'tap';
 import { Backlog } from '../../broker/connections/backlog.ts';
@@ -75,7 +76,10 @@ export function beforeTransaction(t: Test, service: Service, request: string, wo
   beforeCall(t, service, request, service.server.ctx.registry, 'transaction', work);
 }
 
-/** A statement of the main thread. `work` is what it takes of the processor in milliseconds, `rows` what it reads or writes, triggers included. */
+/**
+ * A statement of the main thread. `work` is what it takes of the processor in milliseconds, without the collection of garbage that
+ * falls into it, `rows` what it reads or writes, triggers included.
+ */
 export interface Executed {
   request: string | undefined;
   sql: string;
@@ -86,21 +90,41 @@ export interface Executed {
 /** The statements that the main thread executes, with the request that they are for; it grows while the service runs. */
 export function watchStatements(t: Test, { server }: Service): Executed[] {
   nameRequests(server);
+  const collected = watchCollections(t);
   const executed: Executed[] = [];
   const { run } = StatementCache.prototype;
   StatementCache.prototype.run = function note<R>(this: StatementCache, query: Parameters<typeof run>[0]) {
     const changes = () => this.file.prepare('SELECT total_changes()').pluck().get() as number;
-    const [before, began] = [changes(), process.threadCpuUsage()];
+    const [before, from, began] = [changes(), performance.now(), process.threadCpuUsage()];
     const result = run.call(this, query) as ReturnType<typeof run<R>>;
     const { user, system } = process.threadCpuUsage(began);
+    const to = performance.now();
     const rows = Math.max(result.rows.length, changes() - before);
-    executed.push({ request: requests.getStore(), sql: query.sql, rows, work: (user + system) / 1000 });
+    executed.push({
+      ...{ request: requests.getStore(), sql: query.sql, rows },
+      get work() {
+        return (user + system) / 1000 - collected(from, to);
+      },
+    });
     return result;
   };
   t.teardown(() => {
     StatementCache.prototype.run = run;
   });
   return executed;
+}
+
+/** Milliseconds of a span in which this thread has collected garbage. They are known some turns of the event loop later. */
+function watchCollections(t: Test): (from: number, to: number) => number {
+  const collections: PerformanceEntry[] = [];
+  const observer = new PerformanceObserver((list) => collections.push(...list.getEntries()));
+  observer.observe({ entryTypes: ['gc'] });
+  t.teardown(() => observer.disconnect());
+  return (from, to) =>
+    collections.reduce((sum, { startTime, duration }) => {
+      const inSpan = Math.min(to, startTime + duration) - Math.max(from, startTime);
+      return sum + Math.max(inSpan, 0);
+    }, 0);
 }
 
 /** The statements that reader threads execute from now on; what the answer calls ends that, and says how SQLite executes each. */
