@@ -2,6 +2,8 @@ import { createHmac, createPrivateKey, generateKeyPairSync, sign } from 'node:cr
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { SignJWT } from 'jose';
+import type { Test } from 'tap';
+import type { Clock } from '../../src/core/clock.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { changeStored } from '../support/faults.ts';
 import { part } from '../support/part.ts';
@@ -32,16 +34,22 @@ const login = (body: object = {}) =>
     body: { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId, ...body },
   });
 
+/** A service on which an application has at most three sessions. */
+async function manySessions(t: Test, clock?: Clock) {
+  const service = await startService(t, { env: { SLIPWAY_MAX_SESSIONS: '3' }, ...(clock && { clock }) });
+  const { accountId } = service;
+  const application = await service.create('/applications', 'application', { accountId, name: 'A', kind: 'backEnd' });
+  const body = { accountId, appId: application.id, appToken: application.appToken };
+  const open = async () => (await service.ok('POST', '/api/v1/auth/login-application', { token: null, body })).jwt;
+  const read = async (token: string) =>
+    (await service.http('GET', `/api/v1/devices?accountId=${accountId}`, { token })).status;
+  return { service, application, open, read };
+}
+
 t.test(
   'a person or an application has so many sessions: the one that has rested longest ends, with its connections',
   async (t) => {
-    const service = await startService(t, { env: { SLIPWAY_MAX_SESSIONS: '3' } });
-    const { accountId } = service;
-    const application = await service.create('/applications', 'application', { accountId, name: 'A', kind: 'backEnd' });
-    const body = { accountId, appId: application.id, appToken: application.appToken };
-    const open = async () => (await service.ok('POST', '/api/v1/auth/login-application', { token: null, body })).jwt;
-    const read = async (token: string) =>
-      (await service.http('GET', `/api/v1/devices?accountId=${accountId}`, { token })).status;
+    const { service, application, open, read } = await manySessions(t);
     const first = await open();
     const connection = await service.connect({ jwt: first });
     const ended = closed(connection);
@@ -54,6 +62,20 @@ t.test(
     t.equal(await read(service.admin), 200, 'others have their own');
   },
 );
+
+t.test('a session that was used a moment ago has not rested, although the registry knows an earlier use', async (t) => {
+  let ahead = 0;
+  const { open, read } = await manySessions(t, { now: () => Date.now() + ahead });
+  const tokens: string[] = [];
+  for (let count = 0; count < 3; count += 1) {
+    tokens.push(await open());
+    ahead += minute;
+  }
+  const [first = '', second = '', third = ''] = tokens;
+  t.equal(await read(first), 200);
+  t.equal(await read(await open()), 200);
+  t.same([await read(first), await read(second), await read(third)], [200, 401, 200]);
+});
 
 t.test('login answers the token in body, header and cookie', async (t) => {
   const answer = await login();

@@ -31,6 +31,8 @@ const renewAfter = minute;
 
 /** Sessions that are removed for one that begins: a limit that was lowered is reached in steps. */
 const maxDropped = 100;
+/** Of one owner, sessions that have been used since their last use was stored; more are taken for rested. */
+const maxUnstored = 100;
 
 /** A session that has begun, or started again: `expires` in milliseconds since 1970 is the end of the session. */
 export interface OpenedSession {
@@ -75,7 +77,7 @@ export class Sessions {
     renewalType?: RenewalType,
     work?: (tx: Tx) => Promise<void>,
   ): Promise<OpenedSession & { replaced: string[] }> {
-    const { registry, clock, config } = this.#ctx;
+    const { registry, clock, config, uses } = this.#ctx;
     const isProgram = isApplication(caller);
     const last = isProgram ? registry.application(caller.id)?.expiresAt : undefined;
     const length = clock.now() + sessionLengths[renewalType ?? 'default'];
@@ -102,7 +104,7 @@ export class Sessions {
           browser,
         })
         .execute();
-      return dropOldest(tx, isProgram ? 'applicationId' : 'userId', caller.id, config.limits.sessions);
+      return dropOldest(tx, uses, isProgram ? 'applicationId' : 'userId', caller.id, config.limits.sessions);
     });
     return { replaced, sessionId: session.id, jwt: await this.#sign(caller, session), csrfToken, expires };
   }
@@ -267,17 +269,28 @@ function digest(text: string): Buffer {
 }
 
 /** Removes the sessions of a person or an application beyond the limit: those that have ended first, then those that have rested longest. */
-async function dropOldest(tx: Tx, owner: 'userId' | 'applicationId', id: string, most: number): Promise<string[]> {
+async function dropOldest(
+  tx: Tx,
+  uses: SessionUses,
+  owner: 'userId' | 'applicationId',
+  id: string,
+  most: number,
+): Promise<string[]> {
   const own = tx.selectFrom('sessions').where(owner, '=', id);
   const { count } = await own.select((eb) => eb.fn.countAll<number>().as('count')).executeTakeFirstOrThrow();
-  const over = Number(count) - most;
+  const over = Math.min(Number(count) - most, maxDropped);
   if (most === 0 || over <= 0) return [];
-  const oldest = own
-    .select('id')
+  const stored = await own
+    .select(['id', 'ended', 'created', 'lastUsed'])
     .orderBy((eb) => eb('ended', 'is', null))
     .orderBy((eb) => eb.fn.coalesce('lastUsed', 'created'))
     .orderBy('id')
-    .limit(Math.min(over, maxDropped));
-  const dropped = await tx.deleteFrom('sessions').where('id', 'in', oldest).returning('id').execute();
-  return dropped.map((one) => one.id);
+    .limit(over + maxUnstored)
+    .execute();
+  type Stored = (typeof stored)[number];
+  const lastOf = ({ id, created, lastUsed }: Stored) => uses.lastOf({ id, lastUsed: lastUsed ?? created });
+  const oldest = stored.sort((a, b) => Number(a.ended === null) - Number(b.ended === null) || lastOf(a) - lastOf(b));
+  const dropped = oldest.slice(0, over).map((one) => one.id);
+  await tx.deleteFrom('sessions').where('id', 'in', dropped).execute();
+  return dropped;
 }
