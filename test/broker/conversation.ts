@@ -69,12 +69,13 @@ export async function taken(client: RawClient, enough: (messages: Message[]) => 
   const messages: Message[] = [];
   let pings = 0;
   client.send({ cmd: 'pingreq' });
+  // None is left to be answered: a later call would take that answer for one of its own.
   while (pings < 2) {
     const packet = (await client.next()) as Packet & Message;
     const { messageId } = packet;
     if (packet.cmd === 'pingresp') {
       if (enough(messages)) pings += 1;
-      client.send({ cmd: 'pingreq' });
+      if (pings < 2) client.send({ cmd: 'pingreq' });
     } else if (packet.cmd === 'pubrel') client.send({ cmd: 'pubcomp', messageId });
     else {
       messages.push(packet);
