@@ -3,6 +3,7 @@ import type { ComponentChildren } from 'preact';
 import { Suspense } from 'preact/compat';
 import { useEffect, useState } from 'preact/hooks';
 import { useLocation } from 'wouter-preact';
+import { isIncomplete } from '../parts/data/load.ts';
 import { Button } from '../parts/forms/form.tsx';
 import { Boundary } from '../parts/page/boundary.tsx';
 import { Loading } from '../parts/page/shown.tsx';
@@ -30,7 +31,7 @@ export function Above() {
 export function Main({ children }: { children: ComponentChildren }) {
   const [path] = useLocation();
   return (
-    <main id="main" tabIndex={-1}>
+    <main id="main" tabIndex={-1} aria-busy={isIncomplete}>
       <Boundary of={path}>
         <Suspense fallback={<Loading />}>{children}</Suspense>
       </Boundary>

@@ -363,9 +363,10 @@ t.test('a rollup comes as a file, too, with the columns and values of its JSON',
   t.equal((await file('csv', 'rollup=1s')).status, 400, 'more than an answer holds');
 });
 
-/** A download that is not read until somebody asks for its data. */
+/** A download on its own connection that is not read until somebody asks for its data: what was read before has widened no buffer. */
 async function download(t: Test, url: string, token: string): Promise<IncomingMessage> {
-  const request = get(service.server.url + url, { headers: { authorization: `Bearer ${token}` } });
+  const headers = { authorization: `Bearer ${token}` };
+  const request = get(service.server.url + url, { agent: false, headers });
   t.teardown(() => request.destroy());
   const [response] = (await once(request, 'response')) as [IncomingMessage];
   return response;
@@ -474,7 +475,7 @@ t.test('reading goes no faster than the receiver, ends with it, and with its rig
   const slow = await download(t, url, token);
   await readAll();
   const ofSlow = pages() - 2 * ofAll;
-  t.ok(ofSlow > 0 && ofSlow < 20, `${ofSlow} pages were read`);
+  t.ok(ofSlow > 0 && ofSlow < 12, `${ofSlow} pages were read`);
   slow.destroy();
   await readAll();
   // One may have been under way.

@@ -1,4 +1,5 @@
 /** Loads what a place shows, again whenever one of the dependencies changes. */
+import { computed, signal } from '@preact/signals';
 import { useCallback, useEffect, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { isWatched, returned } from '../../app/session.ts';
 import { givenBack } from '../dialogs/toast.tsx';
@@ -9,6 +10,20 @@ export interface Loaded<T> {
   error: unknown;
   loading: boolean;
   reload(): void;
+}
+
+const firstLoads = signal(0);
+/** Whether a part of the page has nothing to show yet, whatever stands in its place. */
+export const isIncomplete = computed(() => firstLoads.value > 0);
+
+/** Counts a first load until what it returns is called. */
+function beginFirstLoad(): () => void {
+  let ended = false;
+  firstLoads.value += 1;
+  return () => {
+    if (!ended) firstLoads.value -= 1;
+    ended = true;
+  };
 }
 
 /** `every` is in milliseconds: what changes by itself is read again. The signal ends a request that is no longer needed. */
@@ -30,15 +45,24 @@ export function useLoad<T>(
   latestState.current = state;
   const key = JSON.stringify(dependencies);
   const of = `${round} ${key}`;
+  const loadedKey = useRef<string>();
   // Not after the next frame: that would be one frame more until there is something to see.
   useLayoutEffect(() => {
     const controller = new AbortController();
     const { signal } = controller;
+    const endFirst = loadedKey.current === key ? undefined : beginFirstLoad();
     latest
       .current(signal)
       .then((data) => signal.aborted || setState({ data, error: undefined, of, at: Date.now() }))
-      .catch((error) => signal.aborted || setState((before) => ({ ...before, error, of })));
-    return () => controller.abort();
+      .catch((error) => signal.aborted || setState((before) => ({ ...before, error, of })))
+      .finally(() => {
+        if (!signal.aborted) loadedKey.current = key;
+        endFirst?.();
+      });
+    return () => {
+      controller.abort();
+      endFirst?.();
+    };
   }, [of]);
   useEffect(() => {
     if (every === 0) return;
