@@ -271,4 +271,17 @@ t.test('"Show the call" shows what was asked, without secrets', async (t) => {
   t.notMatch(text, /correct horse battery/);
 });
 
+t.test('what somebody has opened of the calls stays open while the page reads again', async (t) => {
+  const { device } = await service.device();
+  const { page } = await openAs(t, browser, service, `devices/${device.id}/commands`);
+  await page.getByRole('button', { name: 'Show the call', exact: true }).click();
+  const shown = page.getByRole('dialog').locator('details');
+  await shown.nth(1).locator('summary').click();
+  const said = await shown.allTextContents();
+  // The page reads its commands each second.
+  for (let count = 0; count < 2; count += 1) await page.waitForResponse(/\/commands\?/);
+  t.strictSame(await shown.allTextContents(), said);
+  t.strictSame(await page.getByRole('dialog').locator('details[open]').allTextContents(), said.slice(0, 2));
+});
+
 t.end();

@@ -114,12 +114,13 @@ export function Waiting({
   );
 }
 
-/** The last calls of the page, each as a command and its answer. */
+/** The last calls of the page, each as a command and its answer. Those that come meanwhile would move what somebody reads. */
 function Calls({ onClose }: { onClose: () => void }) {
+  const [made] = useState(() => calls.peek());
   return (
     <Dialog title={texts.showCall} onClose={onClose} wide>
       <p class="soft">{texts.showCallHint}</p>
-      {calls.value.map((call, place) => (
+      {made.map((call, place) => (
         <details key={`${call.requestId}${place}`} open={place === 0}>
           <summary>
             <code>
