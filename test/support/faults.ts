@@ -775,12 +775,13 @@ export async function weighAccounts({ server }: Service): Promise<string[]> {
   return [...threads].sort();
 }
 
-/** How many levels and holders the trees of topic filters have been looked at since the last question. */
-export function countLooks(t: Test): () => number {
+/** How many levels and holders the trees of topic filters have been looked at for such topics since the last question. */
+export function countLooks(t: Test, isCounted: (topic: string) => boolean): () => number {
   const { match } = FilterTree.prototype;
   const { get } = Map.prototype;
   let looks = 0;
   FilterTree.prototype.match = function counted<H>(this: FilterTree<H>, topic: string) {
+    if (!isCounted(topic)) return (match as FilterTree<H>['match']).call(this, topic);
     Map.prototype.get = function look(this: Map<unknown, unknown>, key: unknown) {
       looks += 1;
       return get.call(this, key);
