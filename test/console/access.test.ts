@@ -4,7 +4,8 @@ import { createRequire } from 'node:module';
 import type { Browser, Page, Route } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
-import { go, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
+import { until } from '../support/until.ts';
+import { go, newWindow, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
 import { fill } from './fill.ts';
 import { makeDevices } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -315,10 +316,10 @@ t.test(
 /** Drawing the page takes seconds: the tests share one. */
 let page: Page;
 const failures: string[] = [];
-t.teardown(() => page.close());
+t.teardown(() => page.context().close());
 
 t.test('/docs opens with every tag collapsed, and a tag opens with its operations', async (t) => {
-  page = await browser.newPage();
+  page = await (await newWindow(browser)).newPage();
   page.on('pageerror', (error) => failures.push(error.message));
   page.on('console', (message) => message.type() === 'error' && failures.push(message.text()));
   await page.goto(`${service.server.url}/docs`);
@@ -327,9 +328,13 @@ t.test('/docs opens with every tag collapsed, and a tag opens with its operation
   await tag.waitFor();
   const { version } = JSON.parse(readFileSync('package.json', 'utf8'));
   t.match(await page.locator('.info .title').textContent(), `Slipway ${version}`);
-  t.ok(await page.locator('.topbar img[src^="data:image/svg+xml"]').isVisible(), 'our own picture');
+  // Our own picture, which is seen once it is decoded.
+  await page.locator('.topbar img[src^="data:image/svg+xml"]').waitFor();
   const { tags } = JSON.parse((await service.http('GET', '/openapi.json')).text);
-  t.ok((await page.locator('.opblock-tag').count()) >= (tags?.length ?? 1));
+  await until(
+    () => page.locator('.opblock-tag').count(),
+    (count) => count >= (tags?.length ?? 1),
+  );
   t.equal(await page.locator('.opblock').count(), 0, 'no operation is shown');
   const settings = await (await fetch(`${service.server.url}/docs/static/swagger-initializer.js`)).text();
   t.match(settings, 'components,securitySchemes', 'nor is the whole document resolved, which takes a second');

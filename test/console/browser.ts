@@ -67,6 +67,13 @@ async function unpacked(unpack: () => Promise<string>): Promise<string> {
   return directory;
 }
 
+/** A window of its own, whose pages and requests wait as long as other waits of tests. */
+export async function newWindow(browser: Browser, options: BrowserContextOptions = {}): Promise<BrowserContext> {
+  const context = await browser.newContext(options);
+  context.setDefaultTimeout(patience * 1000);
+  return context;
+}
+
 /** What a page must not do: say errors on the console, or ask another host. */
 export interface Watched {
   page: Page;
@@ -81,7 +88,7 @@ export async function openPage(
   service: Service,
   options: BrowserContextOptions = {},
 ): Promise<Watched> {
-  const context = await browser.newContext({ ...usual(service), ...options });
+  const context = await newWindow(browser, { ...usual(service), ...options });
   t.teardown(() => context.close());
   return watch(await context.newPage(), service);
 }
@@ -90,7 +97,6 @@ const usual = (service: Service) => ({ baseURL: service.server.url, locale: 'en-
 
 /** Answers that a test provokes may fail, so failed requests are no errors. */
 function watch(page: Page, service: Service): Watched {
-  page.setDefaultTimeout(patience * 1000);
   const errors: string[] = [];
   const foreign: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
@@ -154,7 +160,7 @@ export function openWindow(
   options: BrowserContextOptions = {},
 ): Promise<BrowserContext> {
   const logIn = async () => {
-    const context = await browser.newContext({ ...usual(service), ...options });
+    const context = await newWindow(browser, { ...usual(service), ...options });
     const data = { emailAddress: adminEmail, password: adminPassword, accountId: service.accountId };
     const answer = await context.request.post('/api/v1/auth/login-user', { data });
     const { csrfToken } = await answer.json();

@@ -9,7 +9,7 @@ import { register, startProvider } from '../support/oidc.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { openAs, openPage, settled, titled } from './browser.ts';
+import { newWindow, openAs, openPage, settled, titled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -416,8 +416,9 @@ t.test('a unit that does not connect fails, with the reason', async (t) => {
 
 t.test('a link with the answer of a provider is not believed by a tab that has gone to none', async (t) => {
   for (const place of ['/console/', '/claim']) {
-    const page = await browser.newPage();
-    t.teardown(() => page.close());
+    const window = await newWindow(browser);
+    t.teardown(() => window.close());
+    const page = await window.newPage();
     await page.goto(`${service.server.url}${place}#error=1&message=Call+us&csrfToken=x&mfaToken=y`);
     await page.locator('h1').first().waitFor();
     t.notOk((await page.content()).includes('Call us'), place);

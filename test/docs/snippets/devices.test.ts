@@ -8,6 +8,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { IPublishPacket } from 'mqtt-packet';
 import type { Test } from 'tap';
+import { newWindow } from '../../console/browser.ts';
 import { openBrowser } from '../../console/shared-browser.ts';
 import { connectOnce, newGroup } from '../../enrollment/devices.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
@@ -275,7 +276,9 @@ t.test('the example in the browser publishes readings and answers commands', asy
   const { id: deviceTemplateId } = await service.template({ channels: ['readings'] });
   const { device, secret } = await service.device({ deviceTemplateId });
   const browser = await openBrowser();
-  const page = await browser.newPage();
+  const window = await newWindow(browser);
+  t.teardown(() => window.close());
+  const page = await window.newPage();
   const errors: string[] = [];
   page.on('pageerror', (error) => errors.push(String(error)));
   await page.goto(`http://127.0.0.1:${(files.address() as AddressInfo).port}/`);
@@ -287,7 +290,6 @@ t.test('the example in the browser publishes readings and answers commands', asy
   await page.getByText('connected').waitFor();
   await checkDevice(t, device.id);
   t.strictSame(errors, []);
-  await page.close();
 });
 
 for (const [name, kind, source] of [
