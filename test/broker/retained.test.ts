@@ -1,10 +1,9 @@
 /** Retained messages are searched within the caller's reach, and each client has one search at a time. */
-import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { generate, type Packet } from 'mqtt-packet';
 import type { Test } from 'tap';
-import { interceptPoints, interceptSearches } from '../support/faults.ts';
+import { interceptPoints, interceptSearches, interceptSessions } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
@@ -177,11 +176,20 @@ t.test('a retained message of QoS 0 comes after one that is being stored, also t
   const listener = await connected(t, f.service.server, f, { clientId: 'listener' });
   await subscribed(listener, [f.topic('chat'), 1]);
   for (let round = 0; round < 10; round += 1) {
-    const comes = once(second.socket, 'data');
+    const held: Array<() => void> = [];
+    let isStoring = false;
+    const restore = interceptSessions(t, f.service, (write, kinds) => {
+      held.push(() => write());
+      isStoring ||= kinds.includes('retain');
+    });
     first.send(publishPacket(f.topic('chat'), `stored ${round}`, { qos: 1, messageId: 1, retain: true }));
+    await until(() => isStoring);
     second.send(publishPacket(f.topic('chat'), `at once ${round}`, { qos: 0, retain: true }));
-    second.send({ cmd: 'pingreq' });
-    await comes;
+    // What is sent after it is answered.
+    listener.send({ cmd: 'pingreq' });
+    t.match(await listener.next(), { cmd: 'pingresp' });
+    restore();
+    for (const write of held) write();
     const heard = texts(await taken(listener, (messages) => messages.length >= 2));
     t.same(heard, [`stored ${round}`, `at once ${round}`]);
     t.same(await retainedOn(t, f, f.topic('chat')), [`at once ${round}`]);

@@ -255,6 +255,7 @@ t.test('a member with a free window comes first', async (t) => {
   t.equal(held.length, 1);
   t.equal((await taken(quick)).length, 9);
   await acknowledged(slow, held[0] as Heard);
+  t.same(await soFar(slow), [], 'its window is free');
   await say(f, sender, ...numbers(2));
   t.equal((await soFar(slow)).length, 1, 'its turn comes again');
 });

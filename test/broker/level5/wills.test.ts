@@ -340,6 +340,7 @@ t.test('a delayed will survives kill -9', async (t) => {
   const connections = async () =>
     /^slipway_mqtt_connections (\d+)$/m.exec(await (await fetch(`${server.url}/metrics`)).text())?.[1];
   await until(async () => (await connections()) === '2');
+  const leaving = Date.now();
   await mortal.drop();
   await until(async () => (await connections()) === '1');
   const gone = Date.now();
@@ -347,7 +348,7 @@ t.test('a delayed will survives kill -9', async (t) => {
   t.same(await subscribed(keeper, [f.topic('chat')]), [1]);
   await server.stop('SIGKILL');
 
-  let time = gone + 57_000;
+  let time = leaving + 59_000;
   const service = await startService(t, { directory: f.service.directory, clock: { now: () => time } });
   const after = { ...f, service };
   t.same(await stored(after), []);
