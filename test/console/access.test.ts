@@ -5,7 +5,7 @@ import type { Browser, Page, Route } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { go, newWindow, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
+import { countLoaded, go, newWindow, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
 import { fill } from './fill.ts';
 import { makeDevices } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -362,15 +362,11 @@ t.test('with an empty cache, the page to sign in, Home and devices load less tha
   const storageState = await (await openAs(t, browser, service, 'account')).page.context().storageState();
   for (const place of ['', 'home', 'devices']) {
     const { page } = await openPage(t, browser, service, place === '' ? {} : { storageState });
-    const network = await page.context().newCDPSession(page);
-    let bytes = 0;
-    network.on('Network.loadingFinished', ({ encodedDataLength }) => {
-      bytes += encodedDataLength;
-    });
-    await network.send('Network.enable');
+    const loaded = await countLoaded(page);
     await page.goto(`/console/${place}`);
     await (place === '' ? page.getByLabel('Email address').waitFor() : settled(page));
     await page.waitForLoadState('networkidle');
+    const bytes = loaded();
     t.ok(bytes > 20 * 1024 && bytes < 130 * 1024, `${place}: ${Math.round(bytes / 1024)} KB`);
   }
 });

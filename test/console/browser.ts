@@ -138,6 +138,22 @@ export async function holdUndo(page: Page): Promise<Locator> {
   return undo;
 }
 
+/** How many bytes a page loads from now on. What it reads again by itself, while a busy machine draws it, counts once. */
+export async function countLoaded(page: Page): Promise<() => number> {
+  const network = await page.context().newCDPSession(page);
+  const read = new Map<string, string>();
+  const loaded = new Map<string, number>();
+  network.on('Network.requestWillBeSent', ({ requestId, request: { method, url } }) => {
+    if (method === 'GET') read.set(requestId, url);
+  });
+  network.on('Network.loadingFinished', ({ requestId, encodedDataLength }) => {
+    const what = read.get(requestId) ?? requestId;
+    if (!loaded.has(what)) loaded.set(what, encodedDataLength);
+  });
+  await network.send('Network.enable');
+  return () => [...loaded.values()].reduce((sum, bytes) => sum + bytes, 0);
+}
+
 const windows = new WeakMap<Service, Promise<BrowserContext>>();
 
 /**
