@@ -230,16 +230,21 @@ for (const { what, open } of [
       if (!isOver) setImmediate(countTurns);
     };
     countTurns();
+    const waits: number[] = [];
     for (let round = 0; round < rounds; round += 1) {
+      const sent = turns;
       calm.send(publishPacket(victim.topic('chat'), `mine ${round}`));
       t.match(await calm.next(), { cmd: 'publish', payload: Buffer.from(`mine ${round}`) });
+      waits.push(turns - sent);
     }
     isOver = true;
     const passed = heard() - before;
     stop();
     // A turn has room for 5 ms of them, about 200. Without that limit 1,400 of them went in a turn.
     t.ok(passed / turns < 1000, `${Math.round(passed / turns)} messages go in a turn of the event loop`);
-    t.ok(turns / rounds < 8, `a neighbour waits for ${turns / rounds} turns`);
+    // The median: a busy kernel may hand on a message late.
+    const wait = waits.sort((a, b) => a - b)[Math.floor(rounds / 2)] as number;
+    t.ok(wait < 8, `a neighbour waits for ${wait} turns`);
   });
 
 t.test('the state that a client asks for overtakes what waits for it, and nothing is lost', async (t) => {

@@ -165,17 +165,18 @@ t.test('a name that comes late is not that of the next address, and the former o
 t.test('a name may take more than a second, also where others have come at once', async (t) => {
   dns.names.set('127.0.0.11', 'slow.example.com');
   const one = await sibling(f);
-  for (let took = Number.POSITIVE_INFINITY; took > 1600; ) {
+  const isNamed = () => known(one).reverseDns === 'slow.example.com';
+  for (let tries = 0; tries < 10 && !isNamed(); tries += 1) {
     // After a minute the service asks again, should it have given up on a slow machine.
     now += minute;
     const release = dns.hold();
     const asked = performance.now();
     await leave(await from(t, '127.0.0.11', one));
     await until(() => performance.now() - asked > 1300);
-    took = performance.now() - asked;
     release();
+    await until(() => isNamed() || performance.now() - asked > 4000);
   }
-  await named(one, 'slow.example.com');
+  t.ok(isNamed());
 });
 
 t.test('a name is asked for once an hour', async (t) => {
