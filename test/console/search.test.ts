@@ -16,6 +16,8 @@ t.before(async () => {
 
 const palette = (page: Page) => page.getByRole('combobox', { name: 'Find anything' });
 const option = (page: Page, name: RegExp) => page.getByRole('option', { name, exact: true });
+/** Waits until what stands there is of the whole text: it is told how many are found. What a shorter text has found stands there before. */
+const answered = (page: Page) => page.locator('.palette').getByRole('status').getByText(/./).waitFor();
 const heading = (page: Page, name: string) => page.getByRole('heading', { name, level: 1 }).waitFor();
 
 t.test('three keys find a device, and what else has a name; places and actions too, all by keyboard', async (t) => {
@@ -26,7 +28,7 @@ t.test('three keys find a device, and what else has a name; places and actions t
   const { page, errors } = await openAs(t, browser, service, 'account');
   await page.keyboard.press('/');
   await page.keyboard.type('qua');
-  await option(page, /QX-7/).waitFor();
+  await answered(page);
   const offered = (await page.getByRole('option').allTextContents()).map((one) => one.trim());
   t.match(offered, [/^QX-7 Quarry gate/, /^Quarry/, /^Ada Quarryman user\S+@example.com/, /^Quarry pump/]);
   t.equal(await page.locator('.palette').getByRole('group').count(), 4, 'in groups');
@@ -36,7 +38,7 @@ t.test('three keys find a device, and what else has a name; places and actions t
   // Also from a field, and with the arrows.
   await page.keyboard.press('Control+k');
   await page.keyboard.type('quarry');
-  await option(page, /Quarry pump/).waitFor();
+  await answered(page);
   for (let n = 0; n < 3; n += 1) await page.keyboard.press('ArrowDown');
   t.match(await page.locator('[role=option][aria-selected=true]').textContent(), /Quarry pump/);
   const active = await palette(page).getAttribute('aria-activedescendant');
@@ -79,7 +81,7 @@ t.test('parts, settings, actions and the guide are found, by other words and by 
   const opened = page.context().waitForEvent('page');
   await option(page, /^Signing up with a code/).click();
   const guide = await opened;
-  t.match(guide.url(), /\/guide\/identity#signing-up-with-a-code$/);
+  await guide.waitForURL(/\/guide\/identity#signing-up-with-a-code$/);
   await guide.getByRole('heading', { name: 'Signing up with a code', exact: true }).waitFor();
   await guide.close();
   t.strictSame(errors, []);
@@ -114,6 +116,7 @@ t.test(
     await page.keyboard.press('/');
     t.match(await first(), /RM-1/);
     await palette(page).fill('rm-');
+    await answered(page);
     await option(page, /RM-2/).waitFor();
     t.match(await first(), /RM-1/);
     t.equal(await option(page, /RM-1/).count(), 1, 'once');
@@ -159,6 +162,7 @@ t.test('keys of an input method choose its characters, and nothing of what is fo
   await page.keyboard.press('/');
   const keyboard = await page.context().newCDPSession(page);
   await keyboard.send('Input.imeSetComposition', { text: '組', selectionStart: 1, selectionEnd: 1 });
+  await answered(page);
   await option(page, /組織/).waitFor();
   const selected = () => page.locator('[role=option][aria-selected=true]').textContent();
   const first = await selected();
