@@ -50,7 +50,7 @@ t.test(
     t.match(await page.getByRole('listitem').filter({ hasText: 'door' }).textContent(), /closed/);
     await say(',temperature,30.5,');
     await card.getByText('30.5 °C', { exact: true }).waitFor();
-    await card.getByText(/^(just now|\d+ seconds ago)$/).waitFor();
+    await card.getByText(/^(just now|\d+ (second|minute)s? ago)$/).waitFor();
     await say(`${hour(-72)},temperature,99,\n,door,,ajar`);
     // The values have been read again.
     await page.getByRole('paragraph').filter({ hasText: 'ajar' }).waitFor();
@@ -72,11 +72,11 @@ t.test(
   async (t) => {
     const { device, say } = await publishing('SN-VERSION', { firmwareVersion: '1.0' });
     const { page, errors } = await openAs(t, browser, service, `devices/${device.id}`);
-    await page.getByText(/^Somebody set it (just now|\d+ seconds ago)$/).waitFor();
+    await page.getByText(/^Somebody set it (just now|\d+ (second|minute)s? ago)$/).waitFor();
     await say(JSON.stringify({ state: { firmwareVersion: '1.1' } }), '_set/fields');
     await page.goto(`/console/devices/${device.id}/firmware`);
     await page.getByText('1.1', { exact: true }).waitFor();
-    await page.getByText(/^The device said so (just now|\d+ seconds ago)$/).waitFor();
+    await page.getByText(/^The device said so (just now|\d+ (second|minute)s? ago)$/).waitFor();
     await page.goto(`/console/products/${device.deviceTemplateId}`);
     const skips = page.getByLabel('A device that runs the version of a rollout already is not updated');
     t.equal(await skips.isChecked(), true);

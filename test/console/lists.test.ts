@@ -99,6 +99,7 @@ t.test('what can be done with a row is in its menu, also by keyboard', async (t)
   await button.focus();
   await page.keyboard.press('Enter');
   const items = page.getByRole('menuitem');
+  await items.first().waitFor();
   t.strictSame(await items.allTextContents(), [
     'Open',
     'Charts',
