@@ -224,7 +224,9 @@ t.test('SIGTERM: a request under way is answered, connections are closed, exit 0
   slow.on('data', (chunk) => {
     answer += chunk;
   });
+  const answered = new Promise<void>((resolve) => slow.once('close', () => resolve()));
   t.equal(await ended, 0);
+  await answered;
   t.match(answer, /^HTTP\/1\.1 200 OK/);
   t.ok(Number(process.hrtime.bigint() - started) < 5e9);
   await closed;

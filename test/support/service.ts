@@ -15,7 +15,7 @@ import { request } from './http.ts';
 import type { OpenApi } from './openapi.ts';
 import { SecretWatch } from './secrets.ts';
 import { copyDatabases, copyKeys, copySchema, keepTemplate, keptDocument } from './template.ts';
-import { soon } from './until.ts';
+import { patience, soon } from './until.ts';
 
 export type { Anything, Entity, Failure, List, Made, Point } from './answers.ts';
 
@@ -371,7 +371,7 @@ export class Service {
     this.secrets.add(password);
     // Loaded by those who connect: most tests of the API do not, and it is as large as the broker.
     const { default: mqtt } = await import('mqtt');
-    const how = { username, password, reconnectPeriod: 0, connectTimeout: 10_000, ...options };
+    const how = { username, password, reconnectPeriod: 0, connectTimeout: patience * 1000, ...options };
     // Without retries it rejects when the connection ends before CONNACK; with them it would wait for another one.
     const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${this.server.mqttPort}`, how, how.reconnectPeriod > 0);
     this.#clients.push(client);

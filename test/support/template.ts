@@ -53,9 +53,11 @@ export function copyKeys(directory: string): void {
     copyAll(join(place(), 'keys'), join(directory, 'keys'));
 }
 
-/** Copies the databases, with the first account, into an empty `directory`. */
+/** Copies the databases, with the first account, into a `directory` that has their keys and nothing else. */
 export function copyDatabases(directory: string): void {
   if (!existsSync(place()) || existsSync(join(directory, 'registry.db'))) return;
+  // Another process has made them since the keys were looked for: without its keys they would be refused.
+  if (!existsSync(join(directory, 'keys'))) return;
   for (const name of files) copyFileSync(join(place(), name), join(directory, name));
 }
 
