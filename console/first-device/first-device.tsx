@@ -4,7 +4,7 @@ import { Link } from 'wouter-preact';
 import { api, unwrap } from '../app/api.ts';
 import { make } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
-import { readConnectivity } from '../device/row.ts';
+import { readConnectivity, type Topic } from '../device/row.ts';
 import { SameSerial, useSameSerial } from '../devices/same-serial.tsx';
 import { Code } from '../parts/codes/code.tsx';
 import { listen, type Message } from '../parts/data/live.ts';
@@ -135,20 +135,39 @@ function Connect({ id, serialNumber, secret, ...hearing }: MadeDevice & Hearing)
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
       </Panel>
       {connectivity && (
-        <Hear
-          id={id}
-          topics={connectivity.topics.filter(({ service }) => !service).map(({ topic }) => topic)}
-          {...hearing}
-        />
+        <Hear id={id} topics={connectivity.topics.filter(({ service }) => !service)} {...hearing} />
       )}
     </div>
   );
 }
 
+/** The newest point that is stored, as a message says it. */
+async function readStored(topics: readonly Topic[]): Promise<Message | undefined> {
+  for (const { topic, persistenceType } of topics) {
+    if (persistenceType !== 'timeSeries') continue;
+    const params = { path: { topic: `${topic}/latest` }, query: { pageSize: 1 } };
+    const answer = await unwrap(api.GET('/api/v4/data/{topic}', { params }));
+    const [point] = typeof answer === 'string' ? [] : answer.result;
+    if (!point) continue;
+    const { category = '', numericValue, stringValue, time = '' } = point;
+    return { topic, payload: `,${category},${numericValue ?? ''},${stringValue ?? ''}`, time };
+  }
+  return undefined;
+}
+
 /** Waits for the first message, and says what was refused meanwhile. */
-function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } & Hearing) {
-  const topicsKey = topics.join(',');
-  useEffect(() => listen(topicsKey.split(','), onHeard).close, [topicsKey]);
+function Hear({ id, topics, heard, onHeard }: { id: string; topics: readonly Topic[] } & Hearing) {
+  const topicsKey = topics.map(({ topic }) => topic).join(',');
+  const [isOpen, setOpen] = useState(false);
+  useEffect(() => {
+    // Who pastes the lines at once, or in front of this page, has published before the stream opens.
+    const open = async (is: boolean) => {
+      setOpen(is);
+      const stored = is && (await readStored(topics).catch(() => undefined));
+      if (stored) onHeard(stored);
+    };
+    return listen(topicsKey.split(','), onHeard, open).close;
+  }, [topicsKey]);
   const { data } = useLoad(
     () => unwrap(api.GET('/api/v1/devices/{id}/refusals', { params: { path: { id }, query: { pageSize: 1 } } })),
     [id],
@@ -166,7 +185,7 @@ function Hear({ id, topics, heard, onHeard }: { id: string; topics: string[] } &
           </Link>
         </>
       ) : (
-        <p class="soft">{words.waiting}</p>
+        <p class="soft">{isOpen ? words.waiting : texts.device.connecting}</p>
       )}
       {!heard && refusal && (
         <div class="note bad">
