@@ -1,5 +1,5 @@
 import mqtt from 'mqtt';
-import type { Browser } from 'playwright-core';
+import type { Browser, Page, Route } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { patience } from '../support/until.ts';
@@ -16,17 +16,23 @@ t.before(async () => {
   browser = await openBrowser();
 });
 
+/** Makes a device of a new product on the page, and reads in its lines as whom it publishes, and where. */
+async function makeFirst(page: Page, product: string, serialNumber: string) {
+  await page.getByLabel('Name of the product').fill(product);
+  await page.getByLabel('Serial number').fill(serialNumber);
+  await page.getByRole('button', { name: 'Make the device', exact: true }).click();
+  const lines = (await page.getByRole('region', { name: 'Run these lines' }).locator('pre').textContent()) ?? '';
+  const [, username = '', password = '', topic = ''] = /-u (\S+) -P (\S+) -q 1 -t (\S+)/.exec(lines) ?? [];
+  return { username, password, topic };
+}
+
 t.test('a new account makes its first device, and the page hears the first message', async (t) => {
   const { page, errors, foreign } = await openPage(t, browser, service);
   await signIn(page);
   await page.getByRole('heading', { name: 'First device', level: 1 }).waitFor();
-  await page.getByLabel('Name of the product').fill('Thermometer');
-  await page.getByLabel('Serial number').fill('SN-FIRST');
-  await page.getByRole('button', { name: 'Make the device', exact: true }).click();
+  const { username, password, topic } = await makeFirst(page, 'Thermometer', 'SN-FIRST');
   const secret = (await page.getByRole('region', { name: 'Secret' }).locator('pre').textContent())?.trim() ?? '';
   await page.getByText('Waiting for the first message').waitFor();
-  const lines = (await page.getByRole('region', { name: 'Run these lines' }).locator('pre').textContent()) ?? '';
-  const [, username = '', password = '', topic = ''] = /-u (\S+) -P (\S+) -q 1 -t (\S+)/.exec(lines) ?? [];
   t.equal(password, secret, 'the lines hold the secret');
 
   const wrong = mqtt.connect(`mqtt://127.0.0.1:${service.server.mqttPort}`, {
@@ -45,6 +51,24 @@ t.test('a new account makes its first device, and the page hears the first messa
   await page.getByRole('link', { name: 'Open the device', exact: true }).click();
   await page.getByRole('heading', { name: 'SN-FIRST', level: 1 }).waitFor();
   t.strictSame([errors, foreign], [[], []], 'no error, and no request to another host');
+});
+
+t.test('a message that was published before the page of the first device listened is shown', async (t) => {
+  const { page, errors } = await openAs(t, browser, service, 'first-device');
+  let hold = (_: Route) => {};
+  const stream = new Promise<Route>((resolve) => {
+    hold = resolve;
+  });
+  await page.route('**/api/v1/stream?*', (route) => hold(route), { times: 1 });
+  const { username, password, topic } = await makeFirst(page, 'Barometer', 'SN-EARLY');
+  const route = await stream;
+  await page.getByText('Connecting', { exact: true }).waitFor();
+  const device = await service.connect({ deviceId: username, secret: password });
+  await device.publishAsync(topic, ',pressure,1013,', { qos: 1 });
+  await route.continue();
+  await page.getByText('The first message has arrived.').waitFor();
+  await page.getByRole('region', { name: 'Message', exact: true }).getByText(',pressure,1013,').waitFor();
+  t.strictSame(errors, []);
 });
 
 t.test('a wrong password is refused with the sentence of the API', async (t) => {
