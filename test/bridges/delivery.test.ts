@@ -5,6 +5,7 @@ import type { Test } from 'tap';
 import { certificate } from '../broker/certificate.ts';
 import { purgeNow } from '../support/clockwork.ts';
 import { deadLetterLooks, leaveDeadLetter, whileOutboxFails } from '../support/faults.ts';
+import { freePort } from '../support/free-port.ts';
 import { part } from '../support/part.ts';
 import { closed, type Made, present, type Service, startService } from '../support/service.ts';
 import { countOutbox, countStored } from '../support/stored.ts';
@@ -313,7 +314,7 @@ t.test('what cannot be read of the outbox is read later, and ends nothing', asyn
 });
 
 t.test('behind a target that is away messages wait, for three days', async (t) => {
-  const receiver = await startReceiver(t);
+  const receiver = await startReceiver(t, { port: await freePort() });
   const { bridge } = await bridged(t, receiver);
   await receiver.close();
   const { say, id } = await speaker();

@@ -251,9 +251,8 @@ const tlsTrust = 'NODE_TLS_REJECT_UNAUTHORIZED';
 let service: Service;
 let strict: Service;
 t.before(async () => {
-  const env = { SLIPWAY_BRIDGE_TIMEOUT_SECONDS: '2' };
-  service = await startService(t, { env: { ...env, SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
-  strict = await startService(t, { env });
+  service = await startService(t, { env: { SLIPWAY_ALLOW_PRIVATE_TARGETS: 'true' } });
+  strict = await startService(t);
 });
 
 async function tested(at: Service, kind: Kind, { url, more }: Place) {

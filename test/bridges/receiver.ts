@@ -53,7 +53,7 @@ export interface Receiver {
 
 const fine: Behaviour = () => 200;
 
-/** Listens on a free port, or on `port`; it closes with the test. With `tls` it speaks HTTPS. */
+/** Listens on a free port, or on `port`, as one of `freePort` where it opens again; it closes with the test. With `tls` it speaks HTTPS. */
 export async function startReceiver(
   t: Test,
   { port = 0, tls }: { port?: number; tls?: ServerOptions } = {},

@@ -1,5 +1,6 @@
 /** What is promised of level 2 when the process dies and the target is away. */
 import mqtt from 'mqtt';
+import { freePort } from '../support/free-port.ts';
 import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import { type Service, startService } from '../support/service.ts';
@@ -19,8 +20,9 @@ t.test(
     const { id: deviceTemplateId } = await service.template({ channels });
     const devices: Array<Awaited<ReturnType<Service['device']>>> = [];
     for (let count = 0; count < 3; count += 1) devices.push(await service.device({ deviceTemplateId }));
-    const receiver = await startReceiver(t);
-    const { url, port } = receiver;
+    const port = await freePort();
+    const receiver = await startReceiver(t, { port });
+    const { url } = receiver;
     await service.create('/bridges', 'bridge', {
       name: 'b',
       kind: 'webhook',
