@@ -107,6 +107,7 @@ t.test(
     await page.getByText('1 rows; here are the first 1.').waitFor();
     await page.keyboard.press('Escape');
     await press(page, 'Import CSV or Excel');
+    await field.waitFor();
     const isKept = (of: string) =>
       page.evaluate<boolean>(`(() => {
         const dataTransfer = new DataTransfer();
@@ -380,13 +381,14 @@ t.test('Undo stays while the pointer or the focus is on it, and can be reached a
   const remove = async () => {
     await press(page, 'Actions of Undone firmware');
     await page.getByRole('menuitem', { name: 'Delete', exact: true }).click();
+    // From the first moment: it has eight seconds, which pass while a busy machine does what follows.
+    await undo.hover();
     await row.waitFor({ state: 'detached' });
   };
   const wait = async (seconds: number) => {
     await page.clock.runFor(seconds * 1000);
   };
   await remove();
-  await undo.hover();
   await wait(60);
   await page.mouse.move(0, 0);
   await wait(2);
