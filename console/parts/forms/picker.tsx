@@ -113,7 +113,11 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
   const [typed, setTyped] = useState<string>();
   const [at, setAt] = useState(0);
   const asked = useTyped(typed ?? '');
-  const { data } = useLoad(async (signal) => (asked === '' ? first : find[kind](asked, signal)), [kind, asked]);
+  const { data, loading } = useLoad(
+    async (signal) => (asked === '' ? first : find[kind](asked, signal)),
+    [kind, asked],
+  );
+  const isWaiting = loading || asked !== (typed ?? '');
   const chosen = onText ? value : own?.id;
   const known = own?.id === chosen ? own?.name : undefined;
   const chosenName = chosen ? known || nameOf(named[kind], chosen) : none;
@@ -132,8 +136,10 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
     if (move !== undefined) {
       if (isOpen) setAt(Math.min(Math.max(0, at + move), offered.length - 1));
       else setTyped('');
-    } else if (event.key === 'Enter' && isOpen && one) choose(one);
-    else if (event.key === 'Escape' && isOpen) setTyped(undefined);
+    } else if (event.key === 'Enter' && isOpen && one) {
+      // The first may be what a shorter text has found.
+      if (!isWaiting || at > 0) choose(one);
+    } else if (event.key === 'Escape' && isOpen) setTyped(undefined);
     else return;
     event.preventDefault();
   };
