@@ -114,7 +114,8 @@ async function leaveSessions(
     }),
   );
   begun();
-  await again(atOnce, leave);
+  // A service that is busy may end a connection before it says anything.
+  await again(atOnce, () => leave().catch(() => undefined));
 }
 
 async function subscribe({ socket, send, closed }: Link, { root }: Means['devices'][number]): Promise<void> {
