@@ -152,10 +152,11 @@ t.test(
       await read(own, '&hours=168');
       answered += 1;
     });
-    await until(() => readsWaiting(service) > 30);
+    // Threads answer meanwhile: on a busy machine not all sixty wait at once.
+    await until(() => readsWaiting(service) > 20);
     const before = answered;
     await read(other, '&hours=168');
-    t.ok(answered - before < 30, `${answered - before} of 60 of one account were answered before one of another`);
+    t.ok(answered - before < 20, `${answered - before} of 60 of one account were answered before one of another`);
     await Promise.all(many);
   },
 );
