@@ -16,7 +16,7 @@ t.before(async () => {
 
 const palette = (page: Page) => page.getByRole('combobox', { name: 'Find anything' });
 const option = (page: Page, name: RegExp) => page.getByRole('option', { name, exact: true });
-/** Waits until what stands there is of the whole text: it is told how many are found. What a shorter text has found stands there before. */
+/** Waits until the palette says how many it has found: before that it shows what a shorter text has found. */
 const answered = (page: Page) => page.locator('.palette').getByRole('status').getByText(/./).waitFor();
 const heading = (page: Page, name: string) => page.getByRole('heading', { name, level: 1 }).waitFor();
 
