@@ -162,7 +162,11 @@ t.test('past the limit it fails, what is left is not sent, and a retry goes on w
   const sent = madeBy(service, job.id);
   t.ok(sent.length >= 5 && sent.length <= 6, `${sent.length}`);
   await until(() => openOf(service, job.id) === 0);
-  t.match(await read(service, job.id), { state: 'failed', failed: sent.length });
+  const over = await until(
+    () => read(service, job.id),
+    ({ failed }) => failed === sent.length,
+  );
+  t.match(over, { state: 'failed' });
   const left = await rowsOf(service, job.id, 'pending');
   t.equal(left.length, 20 - sent.length);
   t.ok(left.every(({ commandId }) => commandId === null));
@@ -204,7 +208,11 @@ t.test('past the limit, a command that waits for its device never goes', async (
   await Promise.all(players.map(({ got, reply }) => reply(present(got[0]).id, { status: 'failed' })));
   t.match(await ended(service, job.id), { state: 'failed' });
   await until(() => openOf(service, job.id) === 0);
-  t.match(await read(service, job.id), { failed: 6, skipped: 0 }, 'several fail it at once');
+  const over = await until(
+    () => read(service, job.id),
+    ({ failed }) => failed === 6,
+  );
+  t.match(over, { skipped: 0 }, 'several fail it at once');
   t.match(await rowsOf(service, job.id, 'pending'), [{ deviceId: away.id, commandId: null, errors: { length: 0 } }]);
   const back = await play(service, away, succeeds);
   const { command } = await service.ok('POST', `/api/v1/devices/${away.id}/commands?wait=1`, {
@@ -390,7 +398,11 @@ t.test('a device that is deleted, or whose command is cancelled, does not keep t
   await service.ok('DELETE', `/api/v1/devices/${gone.id}`, { headers: { etag: device.version } });
   const row = (await rowsOf(service, job.id)).find(({ deviceId }) => deviceId === called.id);
   await service.ok('DELETE', `/api/v1/devices/${called.id}/commands/${row?.commandId}`);
-  t.match(await read(service, job.id), { state: 'running', skipped: 2 });
+  const going = await until(
+    () => read(service, job.id),
+    ({ skipped }) => skipped === 2,
+  );
+  t.match(going, { state: 'running' });
   await play(service, good, succeeds);
   t.match(await ended(service, job.id), { state: 'succeeded', done: 1, failed: 0, skipped: 2 });
 });
