@@ -1,9 +1,8 @@
 /** A write that concerns tens of thousands of rows does not hold the event loop. */
-import { join } from 'node:path';
 import t, { type Test } from 'tap';
-import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
-import { copyRows, type StoredValues } from '../support/copies.ts';
+import { copyStored, type StoredValues } from '../support/copies.ts';
+import { changeStored } from '../support/faults.ts';
 import { feel } from '../support/feel.ts';
 import { accountUser, role } from '../support/roles.ts';
 import { groupSchema, type ScimClient, scimProvider } from '../support/scim.ts';
@@ -26,12 +25,8 @@ async function holdsNobody(t: Test, what: string, work: () => Promise<{ status: 
   t.ok(held < longestTurn, `${what}: ${Math.round(held)} ms in one turn of the event loop`);
 }
 
-function copies(table: string, where: StoredValues, changes: (n: number) => StoredValues, rows = many): void {
-  const file = openSqlite(join(service.directory, 'registry.db'));
-  file.pragma('foreign_keys = OFF');
-  copyRows(file, table, where, rows, changes);
-  file.close();
-}
+const copies = (table: string, where: StoredValues, changes: (n: number) => StoredValues, rows = many) =>
+  copyStored(service, table, where, rows, changes);
 
 const ids = () => Array.from({ length: many }, () => newId(service.accountId));
 
@@ -46,20 +41,19 @@ async function crowd(roleId: string): Promise<{ scim: ScimClient; people: string
   const userId = present(first).userId;
   const [users, people, endUsers] = [ids(), ids(), ids()];
   const at = (list: string[], n: number) => present(list[n]);
-  copies('identities', { id: userId }, (n) => ({
+  await copies('identities', { id: userId }, (n) => ({
     id: at(users, n),
     email: `${n}@${organizationId}.com`,
     emailKey: `${n}@${organizationId}.com`,
   }));
-  copies('scimUsers', { id }, (n) => ({ id: at(people, n), userId: at(users, n), userNameKey: `${n}` }));
-  copies('scimMembers', { memberId: id }, (n) => ({ memberId: at(people, n) }));
-  copies('endUsers', { userId }, (n) => ({ id: at(endUsers, n), userId: at(users, n) }));
-  const file = openSqlite(join(service.directory, 'registry.db'));
-  const link = file.prepare('INSERT INTO "federatedIdentities" VALUES (?, ?, ?, ?, ?)');
-  file.transaction(() => {
-    for (const user of users) link.run(service.accountId, issuer, user, user, new Date().toISOString());
-  })();
-  file.close();
+  await copies('scimUsers', { id }, (n) => ({ id: at(people, n), userId: at(users, n), userNameKey: `${n}` }));
+  await copies('scimMembers', { memberId: id }, (n) => ({ memberId: at(people, n) }));
+  await copies('endUsers', { userId }, (n) => ({ id: at(endUsers, n), userId: at(users, n) }));
+  await changeStored(
+    service,
+    `INSERT INTO "federatedIdentities" SELECT ?, ?, "value", "value", ? FROM json_each(?)`,
+    [service.accountId, issuer, new Date().toISOString(), JSON.stringify(users)],
+  );
   return { scim, people: [id, ...people], organizationId };
 }
 
@@ -97,7 +91,7 @@ t.test('a role of 2,000 people gets more rights, and voids the passwords that ot
   const { id: roleId, version } = await role(service, 'account', rights);
   const { userId } = await accountUser(service, { roleId });
   const [users, accountUsers] = [ids(), ids()];
-  copies(
+  await copies(
     'identities',
     { id: userId },
     (n) => ({
@@ -108,7 +102,7 @@ t.test('a role of 2,000 people gets more rights, and voids the passwords that ot
     }),
     2000,
   );
-  copies('accountUsers', { userId }, (n) => ({ id: present(accountUsers[n]), userId: present(users[n]) }), 2000);
+  await copies('accountUsers', { userId }, (n) => ({ id: present(accountUsers[n]), userId: present(users[n]) }), 2000);
   const body = { rights: { ...rights, bridge: ['read'] } };
   const open = () =>
     countStored(service, '"identities"', `"passwordChosenBy" = 'other' AND "passwordHash" IS NOT NULL`);

@@ -1,5 +1,8 @@
 /** Many rows like one that the API has made. */
+import { join } from 'node:path';
 import type Sqlite from 'better-sqlite3';
+import { openSqlite } from '../../db/sqlite/open.ts';
+import { until } from './until.ts';
 
 export type StoredValues = Record<string, string | number | null | Uint8Array>;
 
@@ -22,4 +25,28 @@ export function copyRows(
   file.transaction(() => {
     for (let n = 0; n < rows; n += 1) insert.run({ ...base, ...changes(n) });
   })();
+}
+
+/** The same in a database of a service that runs, without a look at foreign keys. */
+export async function copyStored(
+  { directory }: { directory: string },
+  table: string,
+  where: StoredValues,
+  rows: number,
+  changes: (n: number) => StoredValues,
+  database = 'registry.db',
+): Promise<void> {
+  const file = openSqlite(join(directory, database));
+  file.pragma('foreign_keys = OFF');
+  file.pragma('busy_timeout = 0');
+  // A transaction of the service ends only when this thread goes on.
+  await until(() => {
+    try {
+      copyRows(file, table, where, rows, changes);
+      return true;
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'SQLITE_BUSY') throw error;
+      return false;
+    }
+  }).finally(() => file.close());
 }

@@ -1,16 +1,13 @@
 /** An account with 20,000 of each that an entity of it may have. */
-import { join } from 'node:path';
-import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
 import { newGroup } from '../enrollment/devices.ts';
 import { publish, rollOut } from '../firmware/fleet.ts';
-import { copyRows, type StoredValues } from './copies.ts';
+import { copyStored, type StoredValues } from './copies.ts';
 import { changeStored, leaveDeadLetter } from './faults.ts';
 import { follow, provision } from './jobs.ts';
 import { backEnd, role } from './roles.ts';
 import { type ScimClient, scimProvider } from './scim.ts';
 import { present, type Service } from './service.ts';
-import { until } from './until.ts';
 
 export const many = 20_000;
 const then = '2026-01-01T00:00:00.000Z';
@@ -18,27 +15,13 @@ const then = '2026-01-01T00:00:00.000Z';
 const later = '2100-01-01T00:00:00Z';
 
 /** Rows like one, as many as a client would need hours for. */
-async function copy(
-  { directory }: Service,
+const copy = (
+  service: Service,
   table: string,
   where: StoredValues,
   changes: (n: number) => StoredValues,
-  database = 'registry.db',
-): Promise<void> {
-  const file = openSqlite(join(directory, database));
-  file.pragma('foreign_keys = OFF');
-  file.pragma('busy_timeout = 0');
-  // A transaction of the service ends only when this thread goes on.
-  await until(() => {
-    try {
-      copyRows(file, table, where, many, changes);
-      return true;
-    } catch (error) {
-      if ((error as { code?: string }).code !== 'SQLITE_BUSY') throw error;
-      return false;
-    }
-  }).finally(() => file.close());
-}
+  database?: string,
+) => copyStored(service, table, where, many, changes, database);
 
 /** What is made, by its name. */
 export type FullAccount = Awaited<ReturnType<typeof fillAccount>>;

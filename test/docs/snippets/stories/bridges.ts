@@ -46,12 +46,12 @@ export const bridges: Story = {
 
     const printer = String(await freePort());
     const printing = await sh.start(next().replace('8080', printer));
-    let printed = false;
-    while (!printed)
-      printed = await fetch(`http://127.0.0.1:${printer}/`, { method: 'POST', body: 'heard' }).then(
+    await printing.until(() =>
+      fetch(`http://127.0.0.1:${printer}/`, { method: 'POST', body: 'heard' }).then(
         () => true,
         () => false,
-      );
+      ),
+    );
     await printing.said('heard');
     printing.stop();
 
