@@ -1,11 +1,11 @@
 /** Pages as browsers take them: accessible, by keyboard alone, /docs, and files that are sent compressed. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, Page, Route } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { countLoaded, go, newWindow, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
+import { countLoaded, go, holdRequest, newWindow, openAs, openPage, openWindow, settled, signIn } from './browser.ts';
 import { fill } from './fill.ts';
 import { makeDevices } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
@@ -210,11 +210,7 @@ t.test('a place that comes late takes the focus, but not from who has gone on me
   const { page, errors } = await openAs(t, browser, service, 'products');
   /** Goes to a place, and does something before its file is there. */
   const meanwhile = async (file: string, goThere: () => Promise<void>, act: () => Promise<unknown>) => {
-    let hold = (_: Route) => {};
-    const asked = new Promise<Route>((resolve) => {
-      hold = resolve;
-    });
-    await page.route(`**/console/files/${file}-*.js`, (route) => hold(route), { times: 1 });
+    const { asked } = await holdRequest(page, `**/console/files/${file}-*.js`);
     await goThere();
     const route = await asked;
     await act();

@@ -9,6 +9,7 @@ import {
   chromium,
   type Locator,
   type Page,
+  type Route,
 } from 'playwright-core';
 import type { Test } from 'tap';
 import { adminEmail, adminPassword, type Service } from '../support/service.ts';
@@ -136,6 +137,16 @@ export async function holdUndo(page: Page): Promise<Locator> {
   const undo = page.getByRole('button', { name: 'Undo', exact: true });
   await undo.hover();
   return undo;
+}
+
+/** Holds the next request for an address back: `asked` resolves with it, and the test goes on with it. */
+export async function holdRequest(page: Page, address: string): Promise<{ asked: Promise<Route> }> {
+  let hold = (_: Route) => {};
+  const asked = new Promise<Route>((resolve) => {
+    hold = resolve;
+  });
+  await page.route(address, (route) => hold(route), { times: 1 });
+  return { asked };
 }
 
 /** How many bytes a page loads from now on. What it reads again by itself, while a busy machine draws it, counts once. */

@@ -1,9 +1,9 @@
 import mqtt from 'mqtt';
-import type { Browser, Page, Route } from 'playwright-core';
+import type { Browser, Page } from 'playwright-core';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { patience } from '../support/until.ts';
-import { openAs, openPage, signIn } from './browser.ts';
+import { holdRequest, openAs, openPage, signIn } from './browser.ts';
 import { makeDevices, makeOrganizations } from './many.ts';
 import { openBrowser } from './shared-browser.ts';
 
@@ -55,13 +55,9 @@ t.test('a new account makes its first device, and the page hears the first messa
 
 t.test('a message that was published before the page of the first device listened is shown', async (t) => {
   const { page, errors } = await openAs(t, browser, service, 'first-device');
-  let hold = (_: Route) => {};
-  const stream = new Promise<Route>((resolve) => {
-    hold = resolve;
-  });
-  await page.route('**/api/v1/stream?*', (route) => hold(route), { times: 1 });
+  const stream = await holdRequest(page, '**/api/v1/stream?*');
   const { username, password, topic } = await makeFirst(page, 'Barometer', 'SN-EARLY');
-  const route = await stream;
+  const route = await stream.asked;
   await page.getByText('Connecting', { exact: true }).waitFor();
   const device = await service.connect({ deviceId: username, secret: password });
   await device.publishAsync(topic, ',pressure,1013,', { qos: 1 });

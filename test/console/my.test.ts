@@ -1,13 +1,13 @@
 /** My devices: what customers see of their devices and do with them, in a browser. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import type { Browser, BrowserContextOptions, Page, Route } from 'playwright-core';
+import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import type { Test } from 'tap';
 import { Mailbox } from '../support/mailbox.ts';
 import { part } from '../support/part.ts';
 import { type Service, startService } from '../support/service.ts';
 import { until } from '../support/until.ts';
-import { countLoaded, openPage, settled, signIn, titled } from './browser.ts';
+import { countLoaded, holdRequest, openPage, settled, signIn, titled } from './browser.ts';
 import { openBrowser } from './shared-browser.ts';
 
 const t = await part(import.meta);
@@ -167,14 +167,14 @@ t.test('a card says the value that matters, and its device has no word of the AP
   t.notMatch(await card.textContent(), 'Humidity');
   await page.getByText('No value yet').waitFor();
   await looksRight(t, page, 'my');
-  const stream = new Promise<Route>((resolve) => page.route('**/api/v1/stream?*', resolve, { times: 1 }));
+  const stream = await holdRequest(page, '**/api/v1/stream?*');
   await card.getByRole('link').click();
   await page.getByRole('heading', { name: home.serial, level: 1 }).waitFor();
   const values = page.getByRole('region', { name: 'Latest values' });
   await values.getByText('40', { exact: true }).waitFor();
   // What is stored has been read, and the stream is not open yet.
   await publish(home, ',temperature,22.75,');
-  await (await stream).continue();
+  await (await stream.asked).continue();
   await values.getByText('22.75').waitFor();
   await looksRight(t, page, 'my-device');
   const said = String(await page.locator('main').textContent());
