@@ -25,7 +25,8 @@ const frugal = ['--disable-gpu', '--renderer-process-limit=1'];
 
 /** Headless Chromium. A test takes the one of {@link openBrowser} in shared-browser.ts. */
 export async function launchBrowser(): Promise<Browser> {
-  return chromium.launch({ headless: true, ...(await binary()) });
+  // Half a minute where other waits have twenty seconds.
+  return chromium.launch({ headless: true, timeout: patience * 1500, ...(await binary()) });
 }
 
 async function binary() {
