@@ -36,7 +36,12 @@ export const storedAttacks: Record<string, Attack> = {
     shows: `wills of ${willBytes} bytes, delayed by a day, of ${sessions.wills} clients that have gone and of more, 32 at once`,
     run: (means, begun) =>
       leaveSessions(means, sessions.wills, begun, ({ root }) => ({
-        will: { topic: `${root}/chat`, payload: Buffer.alloc(willBytes), qos: 1, properties: { willDelayInterval: day } },
+        will: {
+          topic: `${root}/chat`,
+          payload: Buffer.alloc(willBytes),
+          qos: 1,
+          properties: { willDelayInterval: day },
+        },
       })),
   },
   'stored-filters': {
