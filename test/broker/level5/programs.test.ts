@@ -8,6 +8,7 @@ import type { Test } from 'tap';
 import { pythons } from '../../docs/snippets/python.ts';
 import { temporaryDirectory } from '../../support/directory.ts';
 import { part } from '../../support/part.ts';
+import { nextMessage } from '../../support/service.ts';
 import { until } from '../../support/until.ts';
 import { certificateFiles } from '../certificate.ts';
 import { type Fixture, secureFixture } from '../fixture.ts';
@@ -214,8 +215,12 @@ async function checkSession(t: Test, program: readonly string[], env?: NodeJS.Pr
   const [file = '', ...args] = program;
   const play = (role: string) => run(file, [...args, ...place, f.device.id, f.secret, topic, role], { env });
   await play('keep');
+  const listener = await f.service.connect(f.who, { clientId: 'listener' });
+  await listener.subscribeAsync(topic);
+  const said = nextMessage(listener, (_, payload) => payload.toString() === 'while').then(() => performance.now());
   await play('leave');
-  const left = performance.now();
+  // Before the program has died: how late its end is noticed does not count.
+  const left = await said;
   const { stdout } = await play('back');
   t.ok(performance.now() - left > 900, 'the will waits for its delay');
   const properties = `text/plain c ${topic} a=1`;
