@@ -80,14 +80,16 @@ t.test('no target makes us keep what it sends without end', async (t) => {
 
 /** Accepts connections, sends `greeting` and never answers. */
 async function startSilence(t: Test, greeting: string) {
-  const sockets: Socket[] = [];
+  const closed: Array<Promise<void>> = [];
   const server = createServer((socket) => {
-    sockets.push(socket.on('error', () => {}).resume());
+    socket.on('error', () => {}).resume();
+    // Not `once` of node:events, for which a reset would be an error.
+    closed.push(new Promise((resolve) => socket.once('close', () => resolve())));
     socket.write(greeting);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   t.teardown(() => server.close());
-  return { port: (server.address() as AddressInfo).port, sockets };
+  return { port: (server.address() as AddressInfo).port, closed };
 }
 
 t.test('a target that never answers is given up, and its connection ends', async (t) => {
@@ -105,8 +107,8 @@ t.test('a target that never answers is given up, and its connection ends', async
     });
     const { test } = await service.ok('POST', `/api/v1/bridges/${bridge.id}/test`);
     t.match(test, { delivered: false, reason: /./ }, `${kind}: ${JSON.stringify(test)}`);
-    t.ok(target.sockets.length > 0, `${kind} was connected to`);
-    await Promise.all(target.sockets.map(async (socket) => socket.destroyed || once(socket, 'close')));
+    t.ok(target.closed.length > 0, `${kind} was connected to`);
+    await Promise.all(target.closed);
   });
   await Promise.all(tries);
 });
