@@ -62,4 +62,19 @@ t.test('accounts take turns, and the next batch goes on where the one before has
   t.same(keys(), [['a1', 'b1', 'c1'], ['d1', 'a2', 'b2'], ['c2', 'a3', 'b3'], ['c3', 'a4', 'b4'], ['c4']]);
 });
 
+t.test('whoever waits for a write that another has begun waits for its end', async (t) => {
+  let ended = 0;
+  const seen: Array<Promise<number>> = [];
+  const { gathered } = gathering(10, (batches) => {
+    ended = batches;
+    if (batches > 1) return;
+    gathered.putValue('a', '2', 0);
+    const waits = [gathered.flush(), gathered.flush(), gathered.written('a', '2')];
+    seen.push(...waits.map((wait) => wait.then(() => ended)));
+  });
+  gathered.putValue('a', '1', 0);
+  await gathered.flush();
+  t.same(await Promise.all(seen), [2, 2, 2]);
+});
+
 t.end();

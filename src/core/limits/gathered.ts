@@ -91,12 +91,15 @@ export class Gathered<V> {
     await this.#writing;
     for (let writes = this.size; writes > 0 && this.#waits(accountId, key) !== undefined; writes -= 1)
       await this.#write();
+    // Another who waited may have begun the write of this one.
+    await this.#writing;
   }
 
   /** Writes everything that waits now. */
   async flush(): Promise<void> {
     await this.#writing;
     for (let writes = this.size; writes > 0 && this.#weight > 0; writes -= 1) await this.#write();
+    await this.#writing;
   }
 
   #schedule(): void {
