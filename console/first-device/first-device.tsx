@@ -134,9 +134,7 @@ function Connect({ id, serialNumber, secret, ...hearing }: MadeDevice & Hearing)
         {connectivity && <BrokerWarning host={connectivity.host} />}
         {connectivity && <Code label={words.run} text={connectivity.lines[tool].replaceAll('YOUR_SECRET', secret)} />}
       </Panel>
-      {connectivity && (
-        <Hear id={id} topics={connectivity.topics.filter(({ service }) => !service)} {...hearing} />
-      )}
+      {connectivity && <Hear id={id} topics={connectivity.topics.filter(({ service }) => !service)} {...hearing} />}
     </div>
   );
 }

@@ -49,11 +49,12 @@ async function crowd(roleId: string): Promise<{ scim: ScimClient; people: string
   await copies('scimUsers', { id }, (n) => ({ id: at(people, n), userId: at(users, n), userNameKey: `${n}` }));
   await copies('scimMembers', { memberId: id }, (n) => ({ memberId: at(people, n) }));
   await copies('endUsers', { userId }, (n) => ({ id: at(endUsers, n), userId: at(users, n) }));
-  await changeStored(
-    service,
-    `INSERT INTO "federatedIdentities" SELECT ?, ?, "value", "value", ? FROM json_each(?)`,
-    [service.accountId, issuer, new Date().toISOString(), JSON.stringify(users)],
-  );
+  await changeStored(service, `INSERT INTO "federatedIdentities" SELECT ?, ?, "value", "value", ? FROM json_each(?)`, [
+    service.accountId,
+    issuer,
+    new Date().toISOString(),
+    JSON.stringify(users),
+  ]);
   return { scim, people: [id, ...people], organizationId };
 }
 
