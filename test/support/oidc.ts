@@ -75,7 +75,7 @@ export async function startProvider(
       redirect_uris: [`${service.server.url}/api/v1/oauth2/callback`],
       ...(signsWith && { id_token_signed_response_alg: signsWith }),
     })),
-    ...(signsWith && { enabledJWA: { idTokenSigningAlgValues: ['RS256', signsWith] } }),
+    ...(signsWith && { enabledJWA: { idTokenSigningAlgValues: ['RS256' as const, signsWith] } }),
     claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['name', 'groups', '_claim_names'] },
     conformIdTokenClaims: !claimsInToken,
     features: { devInteractions: { enabled: false } },
