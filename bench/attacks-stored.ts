@@ -105,7 +105,7 @@ async function leaveSessions(
 ): Promise<void> {
   let left = 0;
   const leave = async () => {
-    const device = deviceOf(means, left);
+    const device = deviceOf(means, left % means.devices.length);
     const who = { username: device.id, password: device.secret, clientId: `gone ${left}`, level: 5 } as const;
     left += 1;
     const properties = { sessionExpiryInterval: day };
@@ -124,7 +124,12 @@ async function leaveSessions(
 }
 
 async function subscribe({ socket, send, closed }: Link, { root }: Means['devices'][number]): Promise<void> {
-  const subscriptions = Array.from({ length: filtersOfSession }, (_, n) => ({ topic: `${root}/+/${n}/#`, qos: 1 }));
+  // A device may subscribe to its channels alone, in several spellings.
+  const roots = [root, root.replace('slipway', '+'), root.replace('v1', '+')];
+  const subscriptions = Array.from({ length: filtersOfSession }, (_, n) => ({
+    topic: `${roots[n % roots.length]}/channel${2 + Math.floor(n / roots.length)}`,
+    qos: 1,
+  }));
   const answered = once(socket, 'data');
   send({ cmd: 'subscribe', messageId: 1, subscriptions } as Packet);
   await Promise.race([answered, closed]);
