@@ -72,43 +72,47 @@ async function measure(
   const { accountId } = victim;
   const login = admin && { emailAddress: admin.email, password: admin.password };
   const watcher = startWatching({ ...ports, accountId, token: mine.token, devices: plain(victim.devices), login });
-  await sleep(duration * parts.warm);
-  await watcher.take();
-  await sleep(duration * parts.alone);
-  const alone = await watcher.take();
-  const { series, deviceTemplateId, organizationId } = attacker;
-  const { stop } = await attack(name, {
-    ...ports,
-    ...{ series, deviceTemplateId, organizationId },
-    directory: service.directory,
-    accountId: attacker.accountId,
-    admin: attacker.admin,
-    token: theirs.token,
-    devices: plain(attacker.devices),
-  });
-  // What it takes to put all in place is no attack.
-  await watcher.take();
-  const cpuBefore = service.cpu();
-  await sleep(duration * parts.attacked);
-  const attacked = await watcher.take();
-  const cpu = ((service.cpu() - cpuBefore) / duration / parts.attacked) * 1000;
-  const peak = service.peak();
-  await stop();
-  await watcher.stop();
-  for (const kind of Object.keys(alone)) {
-    const column = (seen: Seen, share: number) =>
-      at(seen[kind] ?? [], share)
-        .toFixed(1)
-        .padStart(8);
-    const refused = (attacked[kind] ?? []).filter((time) => time === lost).length;
-    console.log(
-      `  ${kind.padEnd(18)} p99 alone ${column(alone, 0.99)}   attacked: p50 ${column(attacked, 0.5)}  p99 ${column(attacked, 0.99)}  most ${column(attacked, 1)} ms` +
-        `  (${attacked[kind]?.length ?? 0})${refused > 0 ? `  ${refused} FAILED` : ''}`,
-    );
+  try {
+    await sleep(duration * parts.warm);
+    await watcher.take();
+    await sleep(duration * parts.alone);
+    const alone = await watcher.take();
+    const { series, deviceTemplateId, organizationId } = attacker;
+    const { stop } = await attack(name, {
+      ...ports,
+      ...{ series, deviceTemplateId, organizationId },
+      directory: service.directory,
+      accountId: attacker.accountId,
+      admin: attacker.admin,
+      token: theirs.token,
+      devices: plain(attacker.devices),
+    });
+    // What it takes to put all in place is no attack.
+    await watcher.take();
+    const cpuBefore = service.cpu();
+    await sleep(duration * parts.attacked);
+    const attacked = await watcher.take();
+    const cpu = ((service.cpu() - cpuBefore) / duration / parts.attacked) * 1000;
+    const peak = service.peak();
+    await stop();
+    for (const kind of Object.keys(alone)) {
+      const column = (seen: Seen, share: number) =>
+        at(seen[kind] ?? [], share)
+          .toFixed(1)
+          .padStart(8);
+      const refused = (attacked[kind] ?? []).filter((time) => time === lost).length;
+      console.log(
+        `  ${kind.padEnd(18)} p99 alone ${column(alone, 0.99)}   attacked: p50 ${column(attacked, 0.5)}  p99 ${column(attacked, 0.99)}  most ${column(attacked, 1)} ms` +
+          `  (${attacked[kind]?.length ?? 0})${refused > 0 ? `  ${refused} FAILED` : ''}`,
+      );
+    }
+    console.log(`  memory at its highest ${peak} MB; ${cpu.toFixed(2)} cores`);
+    return { alone, attacked, peak };
+  } finally {
+    // Also of an attack that has failed: they would disturb the next one.
+    await watcher.stop();
+    await service.stop();
   }
-  console.log(`  memory at its highest ${peak} MB; ${cpu.toFixed(2)} cores`);
-  await service.stop();
-  return { alone, attacked, peak };
 }
 
 /** The use of the victim that suffered most, with the same use alone; and the memory. */
