@@ -8,6 +8,7 @@ import { request } from '../support/http.ts';
 import { part } from '../support/part.ts';
 import { type Entity, type Made, type Person, type Service, startService } from '../support/service.ts';
 import { storedRows } from '../support/stored.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -65,10 +66,13 @@ async function othersAreServed(count: number): Promise<void> {
   for (let n = 0; n < count; n += 1) await service.ok('GET', `/api/v1/organizations/${organization.id}`);
 }
 
-/** Resolves when an answer has begun, and no more of it is sent because nobody reads. */
+/** Resolves when an answer has begun, and no more of it is sent because nobody reads; not because a thread that reads is late. */
 async function standsStill(sender: Socket): Promise<void> {
-  while (sender.bytesWritten === 0) await othersAreServed(1);
-  for (let before = -1; before !== sender.bytesWritten; await othersAreServed(20)) before = sender.bytesWritten;
+  await until(async () => {
+    const { bytesWritten } = sender;
+    await othersAreServed(20);
+    return sender.writableNeedDrain && sender.bytesWritten === bytesWritten;
+  });
 }
 
 async function readAll(reader: Socket): Promise<string> {
