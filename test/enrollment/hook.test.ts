@@ -7,7 +7,7 @@ import { part } from '../support/part.ts';
 import { present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
 import { countStored } from '../support/stored.ts';
-import { ask, claim, connectOnce, newGroup } from './devices.ts';
+import { ask, claim, connectOnce, newGroup, path } from './devices.ts';
 
 const t = await part(import.meta);
 
@@ -133,10 +133,19 @@ t.test('a hook is asked 50 times at once at most; others wait, and then are told
 });
 
 t.test('a device is not made twice by many copies that its hook is asked of', async (t) => {
-  const { url } = await hook(
-    t,
-    (response) => void setTimeout(() => response.end('{"allow": true}'), Math.random() * 50),
-  );
+  // Not before all have come: one that comes after an answer is no copy at the same time.
+  let come = 0;
+  const allHaveCome = new Promise<void>((resolve) => {
+    const look = ({ url }: IncomingMessage) => {
+      if (url === path) come += 1;
+      if (come === 20) resolve();
+    };
+    service.server.app.server.on('request', look);
+    t.teardown(() => service.server.app.server.off('request', look));
+  });
+  const { url } = await hook(t, (response) => {
+    void allHaveCome.then(() => setTimeout(() => response.end('{"allow": true}'), 50 + Math.random() * 50));
+  });
   const group = await newGroup(service, { hookUrl: url });
   const answers = await Promise.all(Array.from({ length: 20 }, () => claim(service, group, { serialNumber: 'O-1' })));
   t.equal(new Set(answers.map(({ body }) => body.device.id)).size, 1);
