@@ -67,7 +67,7 @@ t.test('an end-user gets 0x80 for each of them, by name and by every wildcard th
   const [user, admin] = [await service.connect({ jwt: token }), await service.connect({ jwt: service.admin })];
   const codes = (client: MqttClient, names: string[]) =>
     new Promise<number[]>((resolve) => {
-      client.once('packetreceive', ({ cmd, ...packet }) => {
+      client.on('packetreceive', ({ cmd, ...packet }) => {
         if (cmd === 'suback') resolve((packet as { granted: number[] }).granted);
       });
       client.subscribe(names, { qos: 1 }, () => {});
