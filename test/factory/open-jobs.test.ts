@@ -17,8 +17,8 @@ t.test(
     });
     const { jwt: token } = await service.loginAs('other@example.com', idmUserPassword);
     const { admin: jwt } = await service.account();
-    // They keep both places busy meanwhile.
-    const long = Array.from({ length: 12_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
+    // They keep both places busy meanwhile, also where requests are slower than threads: as many rows as a job may have.
+    const long = Array.from({ length: 50_000 }, (_, at) => ({ serialNumber: `LONG-${at}` }));
     const known = await postRows(service, long);
     await postRows(service, long, '?dryRun=true');
     const posted = await Promise.all(
@@ -53,7 +53,7 @@ t.test(
       `${sooner} of ${waiting.length} waiting jobs ended before the one of the other account`,
     );
     for (const { id, total } of results)
-      if (total === 12_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
+      if (total === 50_000) await service.ok('POST', `/api/v1/provisioning/jobs/${id}/cancel`);
     await Promise.all(results.slice(0, 10).map(({ id }) => follow(service, id)));
     t.equal((await postRows(service, [{ serialNumber: 'after' }], '?dryRun=true')).status, 202, 'there is room again');
   },
