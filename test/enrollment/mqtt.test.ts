@@ -4,6 +4,7 @@ import type { Test } from 'tap';
 import { part } from '../support/part.ts';
 import { closed, type Made, nextMessage, present, type Service } from '../support/service.ts';
 import { sharedService } from '../support/shared.ts';
+import { patience } from '../support/until.ts';
 import { ask, claim, connectOnce, derived, newGroup } from './devices.ts';
 
 const t = await part(import.meta);
@@ -23,7 +24,7 @@ const levels = [
 
 /** A connection of a device that enrolls; it ends with the test. */
 async function enter(t: Test, username: string, password: string, options: IClientOptions = {}): Promise<MqttClient> {
-  const how = { username, password, reconnectPeriod: 0, connectTimeout: 10_000, ...options };
+  const how = { username, password, reconnectPeriod: 0, connectTimeout: patience * 1000, ...options };
   const client = await mqtt.connectAsync(`mqtt://127.0.0.1:${service.server.mqttPort}`, how, false);
   t.teardown(() => client.endAsync(true));
   return client;
