@@ -18,8 +18,8 @@ const willBytes = 15_000;
 const sessions = { wills: 12_000, filters: 6000 };
 /** The default of SLIPWAY_MQTT_MAX_SUBSCRIPTIONS. */
 const filtersOfSession = 200;
-/** Behind one statement. */
-const many = 10_000;
+/** People behind one request: as many as a group may have. */
+const many = 20_000;
 const schemaOf = (kind: 'User' | 'Group') => [`urn:ietf:params:scim:schemas:core:2.0:${kind}`];
 const groupOf = (displayName: string, members: readonly string[]) => ({
   ...{ schemas: schemaOf('Group'), displayName },
