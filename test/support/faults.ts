@@ -14,7 +14,9 @@ import type { Point } from '../../db/messages/types.ts';
 import { rowsOf } from '../../db/registry/statement.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { StatementCache } from '../../db/sqlite/statements.ts';
+import { AskedThread } from '../../db/threads/asked-thread.ts';
 import { PlatformError } from '../../src/core/errors.ts';
+import { causeNow, laneNow } from '../../src/core/log.ts';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import type { ReadQuestion } from '../../src/core/threads/readers.ts';
 import { pendingRows } from '../../src/factory/jobs/shares.ts';
@@ -183,6 +185,32 @@ export function holdUnasked(t: Test, { server }: Service): () => void {
   return release;
 }
 
+/** Holds the jobs of an account, of a hundred rows and more, after their first share until the answer is called. */
+export function holdJobs(t: Test, { server, accountId }: Service): () => void {
+  let open = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const begun = new Set<string>();
+  const { registry } = server.ctx;
+  const held = (method: typeof registry.longTransaction) =>
+    (async (work) => {
+      const cause = causeNow();
+      if (cause && 'jobId' in cause && laneNow()?.accountId === accountId) {
+        if (begun.has(cause.jobId)) await gate;
+        begun.add(cause.jobId);
+      }
+      return method(work);
+    }) as typeof registry.longTransaction;
+  const restore = replace(registry, 'longTransaction', held);
+  const release = () => {
+    restore();
+    open();
+  };
+  t.teardown(release);
+  return release;
+}
+
 /** Changes rows of `registry.db`, or of another database, as a program beside the service would. */
 export async function changeStored(
   { directory }: { directory: string },
@@ -309,6 +337,39 @@ export async function takeLongAnswers({ server, accountId }: Service) {
 
 /** Long reads of the registry that wait for a thread. */
 export const readsWaiting = ({ server }: Service): number => server.ctx.readers.waiting;
+
+/** Holds what the threads of long reads do for an account until the answer is called. */
+export function holdReads(t: Test, { server, accountId }: Service): () => void {
+  let open = () => {};
+  const gate = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  const { readers } = server.ctx;
+  const ofAccount = new WeakSet<readonly unknown[]>();
+  const noting =
+    (readAll: typeof readers.readAll): typeof readAll =>
+    (lane, queries) => {
+      if (lane.accountId === accountId) for (const { parameters } of queries) ofAccount.add(parameters);
+      return readAll(lane, queries);
+    };
+  const { ask } = AskedThread.prototype;
+  const restores = [
+    replace(readers, 'readAll', noting),
+    () => {
+      AskedThread.prototype.ask = ask;
+    },
+  ];
+  AskedThread.prototype.ask = async function waited(this: typeof AskedThread.prototype, question) {
+    if (ofAccount.has(question.parameters)) await gate;
+    return ask.call(this, question);
+  };
+  const release = () => {
+    for (const restore of restores) restore();
+    open();
+  };
+  t.teardown(release);
+  return release;
+}
 
 /** How many rows the threads of long reads have given to the event loop until now. */
 export function countReadRows(t: Test, { server }: Service): () => number {
