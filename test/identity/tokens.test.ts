@@ -1,6 +1,7 @@
 /** Tokens that people and back-ends make for their programs, over HTTP and MQTT. */
 import { audited } from '../support/audited.ts';
 import { openStream } from '../support/events.ts';
+import { holdJobs } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { accountUser, backEnd, role } from '../support/roles.ts';
 import { closed, type Service } from '../support/service.ts';
@@ -197,9 +198,11 @@ t.test('a job has the rights of the token that made it, and ends with it', async
   const made = await make(owner.token, { rights });
   const rows = Array.from({ length: 3000 }, () => ({ serialNumber: service.unique('T') }));
   const { token } = made;
+  const release = holdJobs(t, service);
   const started = await service.http('POST', '/api/v1/provisioning/jobs', { token, body: { rows } });
   t.equal(started.status, 202);
   await service.ok('DELETE', `/api/v1/tokens/${made.id}`, { token: owner.token });
+  release();
   const path = `/api/v1/provisioning/jobs/${started.body.job.id}` as const;
   await service.http('GET', `${path}/events`);
   t.equal((await service.ok('GET', path)).job.state, 'failed');

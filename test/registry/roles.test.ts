@@ -1,6 +1,7 @@
 /** Roles: built-in and made, who has one, and what becomes of connections when a role changes. */
 import { audited } from '../support/audited.ts';
 import { openStream } from '../support/events.ts';
+import { holdJobs } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { accountUser, backEnd, role } from '../support/roles.ts';
 import { closed, type Made, nextMessage, type Service } from '../support/service.ts';
@@ -234,6 +235,7 @@ t.test('a back-end and an account user lose what a new role takes, before the an
 t.test('a running job stops at the first row that its maker may no longer do', async (t) => {
   const maker = await accountUser(service, { roleId: 'account:operator' });
   const rows = Array.from({ length: 3000 }, (_, n) => ({ serialNumber: service.unique(`J${n}`) }));
+  const release = holdJobs(t, service);
   const started = await service.http('POST', '/api/v1/provisioning/jobs', { token: maker.token, body: { rows } });
   t.equal(started.status, 202);
   await service.ok('PUT', `/api/v1/account-users/${maker.id}`, {
@@ -245,6 +247,7 @@ t.test('a running job stops at the first row that its maker may no longer do', a
     return (await service.ok('GET', `/api/v1/devices?${query}`)).devices.meta.count;
   };
   const atOnce = await made();
+  release();
   await service.http('GET', `/api/v1/provisioning/jobs/${started.body.job.id}/events`);
   const { job } = await service.ok('GET', `/api/v1/provisioning/jobs/${started.body.job.id}`);
   t.equal(job.state, 'failed');
