@@ -291,6 +291,19 @@ t.test('"Show the call" shows what was asked, without secrets', async (t) => {
   t.notMatch(text, /correct horse battery/);
 });
 
+t.test('a page is busy until each of its parts has something to show', async (t) => {
+  const { device } = await service.device();
+  const { page, errors } = await openAs(t, browser, service, `devices/${device.id}/log`);
+  const product = await holdRequest(page, `**/api/v1/devices/${device.id}?expand=device-template`);
+  await page.getByRole('link', { name: 'Commands', exact: true }).click();
+  const held = await product.asked;
+  await page.locator('main[aria-busy=true]').waitFor();
+  await held.continue();
+  await page.locator('main[aria-busy=false]').waitFor();
+  t.equal(await page.getByRole('button', { name: 'Send', exact: true }).count(), 1);
+  t.same(errors, []);
+});
+
 t.test('what somebody has opened of the calls stays open while the page reads again', async (t) => {
   const { device } = await service.device();
   const { page } = await openAs(t, browser, service, `devices/${device.id}/commands`);

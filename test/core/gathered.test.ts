@@ -62,7 +62,7 @@ t.test('accounts take turns, and the next batch goes on where the one before has
   t.same(keys(), [['a1', 'b1', 'c1'], ['d1', 'a2', 'b2'], ['c2', 'a3', 'b3'], ['c3', 'a4', 'b4'], ['c4']]);
 });
 
-t.test('whoever waits for a write that another has begun waits for its end', async (t) => {
+t.test('a write that another caller has begun is waited for until its end', async (t) => {
   let ended = 0;
   const seen: Array<Promise<number>> = [];
   const { gathered } = gathering(10, (batches) => {

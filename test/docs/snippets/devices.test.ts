@@ -196,7 +196,7 @@ for (const { name, isReady, missing, env: own, request } of programs) {
     const answering = startProgram([...command, 'answer'], { ...env, SLIPWAY_SECRET: secret });
     t.teardown(() => answering.program.kill('SIGKILL'));
     await until(() => answering.said.output.includes('ready'));
-    // Nobody has asked this: whoever asks knows by the correlation data.
+    // Another caller's request: the program that asks tells its own answer by the correlation data.
     const other = { correlationData: Buffer.from('other'), responseTopic: service.topic(device.id, 'responses') };
     await listener.publishAsync(service.topic(device.id, 'requests'), '{}', { qos: 1, properties: other });
     await until(() => heard.length === 2);
