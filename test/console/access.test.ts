@@ -128,7 +128,17 @@ const inMenu = (page: Page, place: string) =>
   page.getByRole('navigation', { name: 'Menu', exact: true }).getByRole('link', { name: place });
 const heading = (page: Page, name: string) => page.getByRole('heading', { level: 1, name, exact: true });
 /** Waits for a place. A link to it has the same name, and has had the focus before. */
-const headingHasFocus = (page: Page, name: string) => heading(page, name).and(page.locator(':focus')).waitFor();
+async function headingHasFocus(page: Page, name: string): Promise<void> {
+  try {
+    await heading(page, name).and(page.locator(':focus')).waitFor();
+  } catch (error) {
+    const seen = `[document.activeElement, ...document.querySelectorAll('h1, dialog')].map((one) => one?.outerHTML.slice(0, 300))
+      .concat(location.href, performance.getEntriesByType('navigation').map(({ type }) => type))`;
+    throw new Error(`"${name}" does not have the focus: ${JSON.stringify(await page.evaluate(seen))}`, {
+      cause: error,
+    });
+  }
+}
 
 /** What has the focus, by its name. */
 const focused = (page: Page) =>
@@ -207,7 +217,10 @@ t.test(
 
 t.test('a place that comes late takes the focus, but not from who has gone on meanwhile', async (t) => {
   await service.device({ serialNumber: 'SN-LATE' });
-  const { page, errors } = await openAs(t, browser, service, 'products');
+  // A window of its own has none of the files that are held.
+  const { page, errors } = await openPage(t, browser, service);
+  await signIn(page, undefined, undefined, '/console/products');
+  await settled(page);
   /** Goes to a place, and does something before its file is there. */
   const meanwhile = async (file: string, goThere: () => Promise<void>, act: () => Promise<unknown>) => {
     const { asked } = await holdRequest(page, `**/console/files/${file}-*.js`);
