@@ -1,6 +1,7 @@
 /** A data directory that was in use is never a first start: what is gone of it is named before anything is made anew. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { firmwareName } from '../../db/files/firmware.ts';
 import { snapshotsName, versionName } from '../../db/files/snapshots.ts';
 import type { Registry } from '../../db/registry/index.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
@@ -25,7 +26,8 @@ export interface MissingPart {
 /** What a directory has lost since a server, or a command, has made it; nothing of one that was never in use. */
 export function missingPart(directory: string): MissingPart | undefined {
   if (isEmpty(directory, 'registry.db')) {
-    const used = [versionName, snapshotsName].some((name) => existsSync(join(directory, name)));
+    // Not the keys: a new cell begins with a copy of them. The others are made once the registry is there, however a start ends.
+    const used = [versionName, snapshotsName, firmwareName].some((name) => existsSync(join(directory, name)));
     return used || !isEmpty(directory, 'messages.db')
       ? { name: 'registry.db', fault: gone(directory, 'registry.db') }
       : undefined;

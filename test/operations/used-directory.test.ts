@@ -1,8 +1,9 @@
 /** A directory that was in use and has lost a part: no start makes it anew by itself, and no backup is made without it. */
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { takeOver } from '../../db/files/lock.ts';
 import { finishSnapshot, snapshotBeforeMigration, snapshotsOf } from '../../db/files/snapshots.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { runCommand } from '../support/command.ts';
@@ -41,6 +42,32 @@ t.test('a directory that has lost a part is refused, and the file and the ways o
   }
   t.equal((await slipway('data', 'give-up', 'messages.db')).code, 2, 'what is there is not given up');
   t.equal((await slipway('backup', zip)).code, 0);
+});
+
+t.test('a directory that has lost several parts is no first start either', async (t) => {
+  const aside = temporaryDirectory(t);
+  const lost = (fault: RegExp) => new RegExp(`${fault.source}, and the directory was in use`);
+  for (const [names, said] of [
+    [['registry.db', 'messages.db'], /registry\.db is missing/],
+    [['registry.db', 'messages.db', 'version'], /registry\.db is missing/],
+    [['registry.db', 'messages.db', 'version', 'keys'], /registry\.db is missing/],
+    [['messages.db', 'keys'], /messages\.db is missing/],
+    [['keys'], /keys\/sealing\.key is missing/],
+  ] as const) {
+    for (const name of names) renameSync(join(directory, name), join(aside, name));
+    t.match(await start(), lost(said), names.join(', '));
+    for (const name of names) t.notOk(existsSync(join(directory, name)), `no new ${name}`);
+    for (const name of names) renameSync(join(aside, name), join(directory, name));
+  }
+  t.equal(await start(), 'it has started');
+});
+
+t.test('a new cell with a copy of the keys starts, also when its first start was broken off early', async (t) => {
+  const fresh = temporaryDirectory(t);
+  cpSync(join(directory, 'keys'), join(fresh, 'keys'), { recursive: true });
+  takeOver(fresh).close();
+  writeFileSync(join(fresh, 'registry.db'), '', { mode: 0o600 });
+  t.equal(await refusedStart(fresh, {}), 'it has started');
 });
 
 t.test('a sealing key of another directory is refused', async (t) => {
