@@ -1,6 +1,6 @@
 import { execFile, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, globSync, readdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -168,6 +168,79 @@ t.test('acknowledged before kill -9 is there after the restart, and after a clea
   );
   t.match(restarted.output(), /^(?!.*"level":50)/s, 'and no error is logged');
 });
+
+/** Moves the wall clock of a process, and leaves the monotonic one: libfaketime, which Debian keeps in a directory of the machine's kind. */
+const [faketime] = globSync('/usr/lib/*/faketime/libfaketimeMT.so.1');
+
+t.test(
+  'a wall clock that jumps 400 days ends no stored session and drops no message, until it is confirmed',
+  faketime ? {} : { skip: 'libfaketime is not here' },
+  async (t) => {
+    const directory = temporaryDirectory(t);
+    const shift = join(temporaryDirectory(t), 'shift');
+    const moveClock = (by: string) => {
+      writeFileSync(`${shift}.new`, by);
+      renameSync(`${shift}.new`, shift);
+    };
+    moveClock('+0d');
+    const server = await startProcess(t, directory, {
+      ...{
+        LD_PRELOAD: faketime,
+        FAKETIME_TIMESTAMP_FILE: shift,
+        FAKETIME_NO_CACHE: '1',
+        FAKETIME_DONT_FAKE_MONOTONIC: '1',
+      },
+      SLIPWAY_RETENTION_DAYS: '30',
+    });
+    const accountId = accountOf(server.output());
+    const { api, device } = await admin(server.url, accountId);
+    const { id, secret, topic } = await device();
+    const come = async (clientId: string, clean = false) => {
+      const client = mqtt.connect(`mqtt://127.0.0.1:${server.mqttPort}`, {
+        ...{ clientId, clean, username: id, password: secret, protocolVersion: 5, reconnectPeriod: 0 },
+        properties: { sessionExpiryInterval: 3600 },
+      });
+      t.teardown(() => client.end(true));
+      const heard = new Promise<string>((resolve) => client.once('message', (_, payload) => resolve(`${payload}`)));
+      const [{ sessionPresent }] = await once(client, 'connect');
+      return { client, sessionPresent, heard };
+    };
+    for (const clientId of ['first', 'second']) {
+      const { client } = await come(clientId);
+      await client.subscribeAsync(topic, { qos: 1 });
+      await client.endAsync();
+    }
+    const { client: sender } = await come('sender', true);
+    const properties = { messageExpiryInterval: 600 };
+    await sender.publishAsync(topic, ',before,1,', { qos: 1, properties });
+    const doubt = join(directory, 'clock-doubt');
+    t.notOk(existsSync(doubt));
+
+    moveClock('+400d');
+    const back = await come('first');
+    t.equal(back.sessionPresent, true);
+    t.equal(await back.heard, ',before,1,', 'nothing has expired');
+    t.match(server.output(), /"msg":"the clock has jumped ahead: nothing is deleted/);
+    const { api: ahead } = await admin(server.url, accountId);
+    /** Whole days that Home says the clock is ahead. */
+    const attention = async (): Promise<number | undefined> => {
+      const { overview } = await ahead('GET', `/api/v1/overview?accountId=${accountId}`);
+      return overview.attention.find(({ kind }: { kind: string }) => kind === 'clockDoubted')?.count;
+    };
+    t.ok([399, 400].includes((await attention()) ?? 0));
+    t.ok(existsSync(doubt));
+
+    const { code, stderr } = await runCommand(['clock', 'confirm', '--data-dir', directory]);
+    t.equal(code, 0, stderr);
+    await until(async () => (await attention()) === undefined);
+    t.match(server.output(), /"msg":"the clock has been confirmed"/);
+    t.equal((await come('second')).sessionPresent, false, 'it has been away for 400 days');
+
+    moveClock('+0d');
+    t.equal((await api('GET', `/api/v1/devices/${id}`)).device.id, id);
+    t.equal(await server.stop('SIGTERM'), 0);
+  },
+);
 
 t.test('a second server on the same data directory is refused', async (t) => {
   const env = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
