@@ -22,9 +22,10 @@ import { certificate } from '../broker/certificate.ts';
 import { runCommand } from '../support/command.ts';
 import { temporaryDirectory } from '../support/directory.ts';
 import { part } from '../support/part.ts';
-import { inherited, mainFile, runToEnd } from '../support/process.ts';
+import { inherited, mainFile, runToEnd, startProcess } from '../support/process.ts';
 import { refusedStart } from '../support/refused-start.ts';
-import { adminPassword } from '../support/service.ts';
+import { adminEmail, adminPassword, present } from '../support/service.ts';
+import { until } from '../support/until.ts';
 
 const t = await part(import.meta);
 
@@ -254,58 +255,87 @@ t.test('a start that cannot be says one sentence, and changes nothing', async (t
 });
 
 t.test('as a process it ends with 1, and prints that sentence alone', async (t) => {
-  const directory = copy(t);
-  write(directory, 'messages.db', 'x'.repeat(9000));
-  const variables = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_DATA_DIR: directory };
-  t.match(await runToEnd(mainFile, [], variables), {
-    code: 1,
-    stdout: '',
-    stderr: /^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: [^\n]+messages\.db cannot be read: [^\n]+\n$/,
+  const kinds = ['no store of messages', 'a key with a passphrase', 'a quoted port', 'a host that is nowhere'];
+  const rows = wrong.filter(([what]) => [...kinds, 'half a sealing key', 'places that are none'].includes(what));
+  t.equal(rows.length, 6);
+  const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_MQTTS_PORT: '0' };
+  const ends = rows.map(async ([what, spoil, said]) => {
+    const directory = copy(t);
+    const variables = spoil(directory) ?? {};
+    const ended = await runToEnd(mainFile, [], { ...ports, SLIPWAY_DATA_DIR: directory, ...variables });
+    t.match(ended, { code: 1, stdout: '', stderr: /^slipway cannot start: [^\n]+\n$/ }, what);
+    t.match(ended.stderr.slice('slipway cannot start: '.length), said, what);
   });
+  await Promise.all(ends);
 });
 
-t.test('no room for the copy before a step', async (t) => {
-  const directory = join(temporaryDirectory(t), 'small');
-  mkdirSync(directory, { mode: 0o700 });
-  const size = statSync(join(used, 'registry.db')).size + statSync(join(used, 'messages.db')).size + 512 * 1024;
-  const mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${size},mode=700`, 'tmpfs', directory]);
-  if (mounted.status !== 0) return t.comment('skipped: a small disk cannot be mounted here');
-  t.teardown(() => spawnSync('umount', [directory]));
-  cpSync(used, directory, { recursive: true });
-  const file = openSqlite(join(directory, 'messages.db'));
-  file.exec(`DELETE FROM "migrations" WHERE "name" = (SELECT max("name") FROM "migrations")`);
-  file.close();
-  const before = contentOf(directory);
-  const sentence = await refusedStart(directory, {});
-  t.match(sentence, /^SLIPWAY_DATA_DIR cannot be used: .*(ENOSPC|full)/);
-  t.equal(contentOf(directory), before);
-});
+/** Mounts a small disk; whether it may. */
+const mountSmall = (directory: string, size: number) =>
+  spawnSync('mount', ['-t', 'tmpfs', '-o', `size=${size},mode=700`, 'tmpfs', directory]).status === 0;
+const unmount = (directory: string) => spawnSync('umount', [directory]);
+const tried = temporaryDirectory(t);
+const mayMount = mountSmall(tried, 4096);
+if (mayMount) unmount(tried);
 
-/** A start as a user who owns the directory, but not what is named `theirs` in it; undefined where that cannot be tried. */
-function startAsNobody(t: Test, theirs: string, variables: (directory: string) => Env) {
-  if (process.getuid?.() !== 0) return void t.comment('skipped: only root can give files away');
+t.test(
+  'no room for the copy before a step',
+  mayMount ? {} : { skip: 'a small disk cannot be mounted here' },
+  async (t) => {
+    const directory = join(temporaryDirectory(t), 'small');
+    mkdirSync(directory, { mode: 0o700 });
+    const size = statSync(join(used, 'registry.db')).size + statSync(join(used, 'messages.db')).size + 512 * 1024;
+    t.ok(mountSmall(directory, size));
+    t.teardown(() => unmount(directory));
+    cpSync(used, directory, { recursive: true });
+    const file = openSqlite(join(directory, 'messages.db'));
+    file.exec(`DELETE FROM "migrations" WHERE "name" = (SELECT max("name") FROM "migrations")`);
+    file.close();
+    const before = contentOf(directory);
+    const sentence = await refusedStart(directory, {});
+    t.match(sentence, /^SLIPWAY_DATA_DIR cannot be used: .*(ENOSPC|full)/);
+    t.equal(contentOf(directory), before);
+  },
+);
+
+const asNobody = ['--reuid', '65534', '--clear-groups', '--', process.execPath];
+/** Why it cannot be tried here that files are another user's. */
+const othersFiles =
+  process.getuid?.() !== 0
+    ? { skip: 'only root can give files away' }
+    : spawnSync('setpriv', [...asNobody, '--check', mainFile]).status !== 0
+      ? { skip: 'another user cannot read the checkout' }
+      : {};
+
+/** A start in its directory as a user who owns that, but not what is named `theirs` in it. */
+function startAsNobody(t: Test, theirs: string, variables: (directory: string) => Env = () => ({})) {
   const directory = copy(t);
   const env = variables(directory);
   for (const name of readdirSync(directory)) if (name !== theirs) chownSync(join(directory, name), 65534, 65534);
   chownSync(directory, 65534, 65534);
-  const asNobody = ['--reuid', '65534', '--clear-groups', '--', process.execPath];
-  if (spawnSync('setpriv', [...asNobody, '--check', mainFile]).status !== 0)
-    return void t.comment('skipped: another user cannot read the checkout');
   const ports = { SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' };
   return spawnSync('setpriv', [...asNobody, mainFile], {
     env: { ...inherited, ...ports, SLIPWAY_DATA_DIR: directory, ...env },
+    cwd: directory,
     encoding: 'utf8',
   });
 }
 
-t.test('keys of another user are named', async (t) => {
-  const ended = startAsNobody(t, 'keys', () => ({}));
-  if (!ended) return;
+t.test('keys of another user are named', othersFiles, async (t) => {
+  const ended = startAsNobody(t, 'keys');
   t.equal(ended.status, 1);
   t.match(ended.stderr, /^slipway cannot start: SLIPWAY_DATA_DIR cannot be used: EACCES: [^\n]*keys[^\n]*\n$/);
 });
 
-t.test('a TLS key of another user is named', async (t) => {
+t.test('an .env of another user is named', othersFiles, async (t) => {
+  const ended = startAsNobody(t, '.env', (directory) => {
+    write(directory, '.env', 'SLIPWAY_LOG_LEVEL=warn\n');
+    return {};
+  });
+  t.equal(ended.status, 1);
+  t.match(ended.stderr, /^slipway cannot start: [^\n]*\.env cannot be read: EACCES[^\n]*\n$/);
+});
+
+t.test('a TLS key of another user is named', othersFiles, async (t) => {
   const ended = startAsNobody(t, 'key.pem', (directory) => {
     const copied = (name: 'SLIPWAY_TLS_CERT' | 'SLIPWAY_TLS_KEY', to: string) =>
       write(directory, to, readFileSync(tls[name] ?? ''));
@@ -314,7 +344,6 @@ t.test('a TLS key of another user is named', async (t) => {
       SLIPWAY_TLS_KEY: copied('SLIPWAY_TLS_KEY', 'key.pem'),
     };
   });
-  if (!ended) return;
   t.equal(ended.status, 1);
   const said =
     /^slipway cannot start: SLIPWAY_TLS_KEY names a file that cannot be read: EACCES: [^\n]*key\.pem[^\n]*\n$/;
@@ -334,6 +363,24 @@ t.test('quotes around a value are warned of, and a byte order mark is no part of
     SLIPWAY_ACCOUNT_NAME: "'Acme'",
   });
   t.match(stdout, /SLIPWAY_ACCOUNT_NAME: Its value is in quotes/);
+
+  const server = await startProcess(t, temporaryDirectory(t), {
+    ...{ SLIPWAY_ACCOUNT_NAME: '"Acme"', SLIPWAY_ADMIN_PASSWORD: undefined, SLIPWAY_ADMIN_PASSWORD_FILE: file },
+  });
+  await until(() => server.output().includes('Its value is in quotes'));
+  const warned = server
+    .output()
+    .split('\n')
+    .find((line) => line.includes('Its value is in quotes'));
+  t.match(JSON.parse(present(warned)), { level: 40, variable: 'SLIPWAY_ACCOUNT_NAME' });
+  const [, accountId = ''] = /account\s+(\S{36})/.exec(server.output()) ?? [];
+  const answer = await fetch(`${server.url}/api/v1/auth/login-user`, {
+    method: 'POST',
+    headers: { 'content-type': 'application/json' },
+    body: JSON.stringify({ accountId, emailAddress: adminEmail, password: adminPassword }),
+  });
+  t.equal(answer.status, 200, 'the mark is no part of the password');
+  await server.stop('SIGTERM');
 });
 
 t.end();
