@@ -169,6 +169,52 @@ t.test('the chain is built as a device does that has the root alone', async (t) 
   t.equal(look(lonely, between), '');
 });
 
+t.test('files of openssl: a host of MQTT, a CA that is not sent and a key of another kind are found', async (t) => {
+  const shell = openssl(t);
+  const asked = (name: string) => {
+    const { key, csr } = shell.request({ subject: `/CN=${name}` });
+    shell.write(`${name}.key`, key);
+    return shell.write(`${name}.csr`, csr);
+  };
+  const sign = (name: string, issuer: string, extensions: string) => {
+    const by = ['-CA', `${issuer}.pem`, '-CAkey', `${issuer}.key`, '-CAcreateserial', '-days', '365'];
+    const more = ['-extfile', shell.write('extensions', extensions), '-out', `${name}.pem`];
+    shell.run('x509', '-req', '-in', asked(name), ...by, ...more);
+    return shell.read(`${name}.pem`).toString();
+  };
+  shell.run('req', '-x509', '-in', asked('Root'), '-key', 'Root.key', '-days', '365', '-out', 'Root.pem');
+  const between = sign('Between', 'Root', 'basicConstraints=critical,CA:TRUE');
+  const own = sign(
+    'own',
+    'Between',
+    'subjectAltName=DNS:things.example.com\nauthorityInfoAccess=caIssuers;URI:http://ca.example.com/between.der',
+  );
+  const put = (name: string, content: string) => {
+    const path = join(shell.directory, name);
+    writeFileSync(path, content, { mode: 0o600 });
+    return path;
+  };
+  const key = put('privkey.pem', shell.read('own.key').toString());
+  const env = {
+    ...{ SLIPWAY_DATA_DIR: temporaryDirectory(t), SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0' },
+    ...{ SLIPWAY_MQTTS_PORT: '0', SLIPWAY_TLS_KEY: key, SLIPWAY_PUBLIC_URL: 'https://things.example.com' },
+  };
+  const look = async (chain: string, more: Record<string, string> = {}) => {
+    const { code, found } = await doctor({ ...env, SLIPWAY_TLS_CERT: put('fullchain.pem', chain), ...more });
+    return { code, tls: wrong(found, 'tls'), configuration: wrong(found, 'configuration').join('\n') };
+  };
+  t.same((await look(own + between)).tls, []);
+  const elsewhere = { SLIPWAY_MQTT_PUBLIC_URL: 'mqtts://mqtt.example.com:8883' };
+  t.match((await look(own, elsewhere)).tls, [
+    /^warning The certificate of "CN=Between".* is not sent/,
+    /^warning SLIPWAY_TLS_CERT is not for mqtt\.example\.com, the host of SLIPWAY_MQTT_PUBLIC_URL/,
+  ]);
+  const rsa = put('rsa.pem', shell.request({ kind: 'RSA-2048' }).key);
+  const other = await look(own + between, { SLIPWAY_TLS_KEY: rsa });
+  t.equal(other.code, 2);
+  t.match(other.configuration, /^error SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it is the key of another/);
+});
+
 t.test(
   'a certificate that was renewed without a restart is found, and settings that are not those of the server',
   async (t) => {
