@@ -3,6 +3,7 @@ import { join } from 'node:path';
 /** Provisioning jobs: rows to devices, once each, with what is said of every row. */
 import { hash } from 'argon2';
 import { readUnits } from '../../cli/line/units-csv.ts';
+import { readSheet, type Sheet } from '../../console/devices/sheet.ts';
 import { maxShareBytes } from '../../src/factory/jobs/shares.ts';
 import { dice } from '../support/dice.ts';
 import { temporaryDirectory } from '../support/directory.ts';
@@ -22,6 +23,14 @@ t.before(async () => {
 });
 
 const jobs = '/api/v1/provisioning/jobs';
+/** What the console shows of a sheet with two columns. */
+const shownIn = (sheet: Sheet) =>
+  'fault' in sheet
+    ? sheet
+    : sheet.rows.map(({ cells: [serialNumber = '', name = ''] }) => ({
+        serialNumber: serialNumber.trim(),
+        name: name.trim() || undefined,
+      }));
 const devicesWith = async (serialNumber: string) =>
   (await service.ok('GET', `/api/v1/devices?accountId=${service.accountId}&serialNumber=${serialNumber}&pageSize=1000`))
     .devices.results;
@@ -243,15 +252,20 @@ t.test(
       const body = { body: bytes as never, headers: { 'content-type': 'text/csv' } };
       const answer = await service.http('POST', `${jobs}?dryRun=true`, body);
       writeFileSync(file, bytes);
+      const sheet = await readSheet(new Blob([bytes]));
       if (!encoding.startsWith('UTF-8') || separator === '|') {
         t.match(answer, { status: 400, body: { error: { code: 106 } } }, title);
         t.throws(() => readUnits(file), /is not UTF-8|cannot be read|no column serialNumber/, title);
+        if (!encoding.startsWith('UTF-8')) t.match(sheet, { fault: 'notUtf8' }, title);
+        if (encoding === 'Windows-1252' && separator !== '|')
+          t.strictSame(shownIn(await readSheet(new Blob([bytes]), true)), seen, title);
         outcomes.refused += 1;
         continue;
       }
       const job = answer.status === 202 ? (await follow(service, answer.body.job.id)).at(-1) : {};
       const made = job.id ? (await rowsOf(service, job.id)).map(({ serialNumber }) => serialNumber) : answer.text;
       const units = readUnits(file).rows.map(({ serialNumber, fields }) => ({ serialNumber, name: fields.name }));
+      t.strictSame(shownIn(sheet), seen, `console: ${title}`);
       t.strictSame([made, units, job.failed], [seen.map(({ serialNumber }) => serialNumber), seen, 0], title);
       outcomes.same += 1;
     }
