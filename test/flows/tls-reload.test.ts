@@ -1,6 +1,5 @@
 /** A certificate that is renewed while devices are connected. */
-import { generateKeyPairSync } from 'node:crypto';
-import { chmodSync, renameSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, renameSync, symlinkSync, writeFileSync } from 'node:fs';
 import { Agent, request } from 'node:https';
 import { join } from 'node:path';
 import { connect } from 'node:tls';
@@ -8,8 +7,9 @@ import mqtt from 'mqtt';
 import { loadConfig } from '../../src/core/config.ts';
 import { reloadTls } from '../../src/process/tls-reload.ts';
 import { trustAnyCertificate } from '../broker/certificate.ts';
-import { makeCertificate } from '../support/certificates.ts';
+import { makeAuthority, makeCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from '../support/directory.ts';
+import { openssl } from '../support/openssl.ts';
 import { part } from '../support/part.ts';
 import { startProcess } from '../support/process.ts';
 import { refusedStart } from '../support/refused-start.ts';
@@ -25,11 +25,23 @@ t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and 
   const { device, secret } = await service.device({ deviceTemplateId: template.id });
   await service.close();
   const directory = temporaryDirectory(t);
-  const [certFile, keyFile] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
-  const [first, second, third] = [await makeCertificate(), await makeCertificate(), await makeCertificate()];
-  /** As tools for renewal do: a new file takes the place of the old one. */
-  const put = (file: string, text: string) => {
-    writeFileSync(`${file}.new`, text, { mode: 0o600 });
+  for (const name of ['live', 'archive']) mkdirSync(join(directory, name));
+  const live = join(directory, 'live');
+  const [certFile, keyFile] = [join(live, 'fullchain.pem'), join(live, 'privkey.pem')];
+  const ca = await makeAuthority();
+  const renewal = async () => {
+    const { cert, key } = await makeCertificate({ issuer: ca });
+    return { cert: cert + ca.cert, key };
+  };
+  const [first, second, third, fourth] = [await renewal(), await renewal(), await renewal(), await renewal()];
+  let written = 0;
+  /** As certbot does: what is in use is a link to the newest of the archive. */
+  const put = (file: string, text: string, mode = 0o600) => {
+    written += 1;
+    const kept = join(directory, 'archive', `${written}.pem`);
+    writeFileSync(kept, text);
+    chmodSync(kept, mode);
+    symlinkSync(kept, `${file}.new`);
     renameSync(`${file}.new`, file);
   };
   put(certFile, first.cert);
@@ -94,49 +106,32 @@ t.test('a renewed certificate is shown to new connections of HTTP and MQTT, and 
   put(keyFile, third.key);
   const again = await until(both, isOther(renewed));
   t.equal(again[0], again[1], 'found without a signal');
+
+  const refusals = () => server.output().split('the former one stays in use').length;
+  const refused = refusals();
+  put(keyFile, openssl(t).request({ kind: 'RSA-2048' }).key);
+  server.child.kill('SIGHUP');
+  await until(() => refusals() > refused);
+  t.strictSame(await both(), again, 'a key of another kind changes nothing');
+  t.notMatch(server.output(), /other users can read the new TLS key/);
+  put(certFile, fourth.cert);
+  put(keyFile, fourth.key, 0o644);
+  await until(both, isOther(again));
+  await until(() => /other users can read the new TLS key: run chmod 600/.test(server.output()));
   await say();
   t.notOk(closed);
   client.end(true);
   t.equal(await server.stop('SIGTERM'), 0);
 });
 
-t.test('a key of another kind beside the certificate is refused, at the start and when it is renewed', async (t) => {
+t.test('a start with a key of another kind beside the certificate is refused', async (t) => {
   const directory = temporaryDirectory(t);
   const [certFile, keyFile] = [join(directory, 'cert.pem'), join(directory, 'key.pem')];
-  const { cert, key } = await makeCertificate();
-  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey.export({ type: 'pkcs8', format: 'pem' });
-  writeFileSync(certFile, cert, { mode: 0o600 });
-  writeFileSync(keyFile, rsa, { mode: 0o600 });
-  const env = { SLIPWAY_DATA_DIR: directory, SLIPWAY_HTTP_PORT: '0', SLIPWAY_MQTT_PORT: '0', SLIPWAY_MQTTS_PORT: '0' };
+  writeFileSync(certFile, (await makeCertificate()).cert, { mode: 0o600 });
+  writeFileSync(keyFile, openssl(t).request({ kind: 'RSA-2048' }).key, { mode: 0o600 });
   const files = { SLIPWAY_TLS_CERT: certFile, SLIPWAY_TLS_KEY: keyFile };
   const wrong = await refusedStart(directory, files);
   t.match(wrong, /^SLIPWAY_TLS_KEY does not go with SLIPWAY_TLS_CERT: it is the key of another/);
-  writeFileSync(keyFile, key, { mode: 0o600 });
-  const { tls } = loadConfig({ ...env, ...files });
-  const lines: unknown[] = [];
-  const log = {
-    info: () => {},
-    warn: (_: object, msg: string) => lines.push(msg),
-    error: (_: object, msg: string) => lines.push(msg),
-  };
-  let applied = 0;
-  const reload = reloadTls(present(tls), {
-    log: log as never,
-    apply: () => {
-      applied += 1;
-    },
-  });
-  t.teardown(() => reload.stop());
-  writeFileSync(keyFile, rsa);
-  reload.now();
-  t.same([applied, lines.splice(0)], [0, ['the TLS certificate cannot be read again; the former one stays in use']]);
-  const renewed = await makeCertificate();
-  writeFileSync(certFile, renewed.cert);
-  writeFileSync(keyFile, renewed.key);
-  chmodSync(keyFile, 0o644);
-  reload.now();
-  t.equal(applied, 1);
-  t.match(lines, [/other users can read the new TLS key/]);
 });
 
 t.test('a renewed key is read again when its user or its mode has changed', async (t) => {
