@@ -433,7 +433,7 @@ t.test('Undo stays while the pointer or the focus is on it, and can be reached a
   t.strictSame(errors, []);
 });
 
-t.test('every deletion is taken back by Undo, and later from where it was done', async (t) => {
+t.test('a deletion of what has a trash is taken back by Undo, and later from where it was done', async (t) => {
   const { id: product } = await service.template({ name: 'Gone product', channels: ['gone-channel'] });
   const field = { deviceTemplateId: product, name: 'gone-field', fieldType: 'string' };
   await service.create('/devices/custom-fields', 'deviceField', field);
