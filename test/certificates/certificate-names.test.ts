@@ -53,6 +53,17 @@ t.test('blanks at the ends of the attribute are no part of the serial number', a
   }
 });
 
+t.test('a serial number may be any kind of string that TLS takes, of digits too', async (t) => {
+  const { made } = await bySerialNumber({ serialNumberAttribute: 'serialNumber' });
+  await newDevice('1712002');
+  // NumericString, PrintableString and IA5String.
+  for (const tag of [18, 19, 22]) {
+    const value = Buffer.concat([Buffer.from([tag, 7]), Buffer.from('1712002')]).toString('hex');
+    const subject = [{ '2.5.4.5': [`#${value}`] }] as never;
+    t.equal(await codeOf(t, await makeCertificate({ subject, issuer: made })), 0, `tag ${tag}`);
+  }
+});
+
 t.test('a certificate names its device however the letters of the serial number are composed', async (t) => {
   const { made } = await bySerialNumber();
   await newDevice('SN-COMPOSED-\u00e9');

@@ -31,11 +31,14 @@ t.test('a device gets its credential with a claim secret or a derived key, over 
     [[...claim, '--mqtt', broker()], 'CLI-2'],
     [key, 'AC:DE:48'],
     [[...key, '--mqtt', broker(), '--cbor', '--field', 'location=Hall 3'], 'CLI-4'],
+    [claim, ' CLI-7\u00a0'],
+    [key, 'CLI-8 '],
+    [[...key, '--mqtt', broker()], '\ufeffCLI-9 '],
   ] as const) {
     const { code, stdout, stderr } = await enroll([...args, '--serial', serial]);
     t.equal(code, 0, stderr);
     const { device, credential } = JSON.parse(stdout);
-    t.equal(device.serialNumber, serial);
+    t.equal(device.serialNumber, serial.trim());
     const client = await service.connect({ deviceId: device.id, secret: credential.secret });
     await client.endAsync();
   }

@@ -175,6 +175,8 @@ t.test('a serial number is the text of its attribute, whatever kind of string it
     ['Gerät-2', serialNumber, 28, utf32('Gerät-2')],
     ['Gerät-3', serialNumber, 12, Buffer.from('Gerät-3')],
     ['IA5-1', serialNumber, 22, Buffer.from('IA5-1')],
+    ['BLANK-1', serialNumber, 12, Buffer.from('\ufeff BLANK-1\u00a0\r')],
+    ['BLANK-2', '2.5.4.3', 19, Buffer.from(' BLANK-2 ')],
   ] as const) {
     certificatesIn(shell, await enroll(type, tag, content));
     const path = `/api/v1/devices?accountId=${service.accountId}&serialNumber=${encodeURIComponent(name)}` as const;

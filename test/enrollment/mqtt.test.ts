@@ -74,6 +74,21 @@ t.test('an answer is in the form of its request: CBOR for CBOR', async (t) => {
   await connectOnce(service, answer);
 });
 
+t.test('blanks at the ends of the serial number in a username are no part of it', async (t) => {
+  const group = await newGroup(service, { proof: 'derivedKey' });
+  for (const [given, proven] of [
+    ['M-END\u00a0', 'M-END'],
+    [' M-END ', ' M-END '],
+  ] as const) {
+    const client = await enter(t, `enroll/${group.id}/${given}`, derived(present(group.groupKey), proven));
+    const { topic, text } = await exchange(client, {});
+    t.equal(topic, `${root()}/accepted`);
+    const answer = JSON.parse(text);
+    service.secrets.add(answer.credential.secret);
+    t.equal(answer.device.serialNumber, 'M-END');
+  }
+});
+
 t.test('a wrong proof is refused in CONNACK; any other refusal is told on its topic', async (t) => {
   const group = await newGroup(service, { serialNumberPattern: 'A-*' });
   for (const [username, password] of [
