@@ -136,7 +136,8 @@ t.test(
     };
     const begun = await release({ deviceDeadlineSeconds: 3600 });
     await rolloutUntil(own, begun.id, ({ counts }) => counts.pending === 1);
-    const [soon, later] = [await release({ startAt: at(1500) }), await release({ startAt: at(2 * day) })];
+    const stages = [{ percent: 50, pauseSeconds: 3600 }, { percent: 100 }];
+    const [soon, later] = [await release({ startAt: at(1500), stages }), await release({ startAt: at(2 * day) })];
     const path = `/api/v1/devices/${begun.deviceId}/commands`;
     const command = async (expiresAt: string) =>
       (await own.ok('POST', path, { body: { name: 'x', expiresAt } })).command.id;
@@ -149,7 +150,8 @@ t.test(
       () => stateOf(short),
       (state) => state === 'expired',
     );
-    await rolloutUntil(own, soon.id, ({ state }) => state === 'running');
+    const begins = await rolloutUntil(own, soon.id, ({ state }) => state === 'running');
+    t.equal(begins.stage, 1);
     t.equal(await stateOf(long), 'queued');
     t.equal((await rollout(own, later.id)).state, 'scheduled');
     t.match(await rollout(own, begun.id), { state: 'running', counts: { pending: 1 } });
@@ -160,6 +162,8 @@ t.test(
       (state) => state === 'expired',
     );
     await rolloutUntil(own, begun.id, ({ counts }) => counts.timedOut === 1);
+    // Its first stage began while the clock was ahead.
+    await rolloutUntil(own, soon.id, ({ stage }) => stage === 2);
   },
 );
 

@@ -57,6 +57,10 @@ t.test('publish, roll out and watch', async (t) => {
   const [newest] = (await run('status', '--json')).stdout.split('\n');
   const { id: cancelled } = JSON.parse(nowhere.stdout);
   t.match(JSON.parse(newest ?? ''), { id: cancelled, state: /^(cancelled|finished)$/ }, 'it does not stay');
+  const plain = await run('roll-out', '--package', firmware.id, '--device', bad.id);
+  t.equal(plain.code, 0, plain.stderr);
+  const [last] = (await run('status', '--json')).stdout.split('\n');
+  t.match(plain.stdout, new RegExp(`^Rollout: +${JSON.parse(last ?? '').id}\nState: `), 'as status prints it');
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
 });
 

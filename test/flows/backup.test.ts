@@ -2,7 +2,17 @@
 import { spawn } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
-import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, statSync, watch, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  watch,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { buffer } from 'node:stream/consumers';
 import { inflateRawSync } from 'node:zlib';
@@ -263,6 +273,30 @@ t.test('after an upgrade, rollback puts back what was there for the version that
   t.equal(again.code, 0, again.stderr);
   t.same(JSON.parse(again.stdout), { finished: true, needs: '0.0.9' });
   t.ok(existsSync(join(earlier, 'messages.db')), 'what was broken off is ended, and no more is rolled back');
+});
+
+t.test('rollback takes the snapshot that was made last, whatever the clock said', async (t) => {
+  const directory = temporaryDirectory(t);
+  const upgrade = async (from: string) => {
+    for (const [name, steps] of [
+      ['registry.db', registryMigrations],
+      ['messages.db', messageMigrations],
+    ] as const) {
+      rmSync(join(directory, name), { force: true });
+      await migrate(join(directory, name), steps.slice(0, -1));
+    }
+    writeFileSync(join(directory, 'version'), from);
+    const made = ['account', 'create', '--name', from, '--admin-email', 'new@example.com'];
+    t.equal((await slipway(directory, ...made)).code, 0);
+  };
+  await upgrade('0.0.8');
+  const snapshots = join(directory, 'snapshots');
+  const [first = ''] = readdirSync(snapshots);
+  renameSync(join(snapshots, first), join(snapshots, '0.0.8-20360101T000000000Z'));
+  await upgrade('0.0.9');
+  const { code, stdout, stderr } = await slipway(directory, 'rollback');
+  t.equal(code, 0, stderr);
+  t.match(JSON.parse(stdout), { needs: '0.0.9' });
 });
 
 const devices = (asked: Service, token = asked.admin) =>
