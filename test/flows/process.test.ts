@@ -202,7 +202,9 @@ t.test(
       });
       t.teardown(() => client.end(true));
       const heard = new Promise<string>((resolve) => client.once('message', (_, payload) => resolve(`${payload}`)));
-      const [{ sessionPresent }] = await once(client, 'connect');
+      const sessionPresent = await new Promise<boolean>((resolve) => {
+        client.once('connect', (connack) => resolve(connack.sessionPresent));
+      });
       return { client, sessionPresent, heard };
     };
     for (const clientId of ['first', 'second']) {
