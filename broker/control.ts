@@ -18,20 +18,25 @@ export class ControlTopics {
 
   /**
    * Hands a message on `…/svc` to the service. `done` is called in the client's order, when the service has finished with
-   * it; with the rejection when the service could not use it.
+   * it; with the rejection when the service could not use it, or with the fault for which it was not handled.
    */
-  take(live: LiveClient, device: DeviceAddress, payload: Buffer, done: (rejection?: Rejection) => void): void {
-    let rejection: Rejection | undefined;
-    const turn = live.turns.reserve(() => done(rejection));
+  take(
+    live: LiveClient,
+    device: DeviceAddress,
+    payload: Buffer,
+    done: (rejection: Rejection | undefined, failure: Error | undefined) => void,
+  ): void {
     const { connectionId } = live;
-    const lane = { accountId: device.accountId, callerId: device.deviceId };
-    this.#reports
-      .take({ live, lane }, () => this.#services.control.takeMessage(device, payload))
-      .then((answer) => {
-        rejection = answer;
-      })
-      .catch((error) => this.#services.log.error({ err: error, connectionId }, 'a control message was not handled'))
-      .finally(() => live.turns.complete(turn));
+    const { control, log } = this.#services;
+    this.#reports.takeInTurn(
+      live,
+      device,
+      () => control.takeMessage(device, payload),
+      (rejection, failure) => {
+        if (failure) log.error({ err: failure, connectionId }, 'a control message was not handled');
+        done(rejection, failure);
+      },
+    );
   }
 
   /** The device has subscribed to its `…/cln`. */

@@ -18,25 +18,26 @@ export class CredentialChannel {
     this.#reports = reports;
   }
 
-  /** Answers a request. `done` is called in the client's order, before the answer leaves. */
-  take(live: LiveClient, device: DeviceAddress, topic: string, payload: Buffer, done: () => void): void {
+  /** Answers a request. `done` is called in the client's order, before the answer leaves; with the fault for which there is none. */
+  take(
+    live: LiveClient,
+    device: DeviceAddress,
+    topic: string,
+    payload: Buffer,
+    done: (failure: Error | undefined) => void,
+  ): void {
+    const { credentials, log } = this.#services;
     const present = live.identity && credentialOf(live.identity);
-    let answer: Buffer | undefined;
-    const turn = live.turns.reserve(() => {
-      done();
-      if (answer) this.#answer(live, topic, answer);
-    });
-    const lane = { accountId: device.accountId, callerId: device.deviceId };
-    this.#reports
-      .take(
-        { live, lane },
-        async () => present && this.#services.credentials.renewMessage(device.deviceId, present, payload),
-      )
-      .then((given) => {
-        answer = given;
-      })
-      .catch((error) => this.#services.log.error({ fault: faultOf(error) }, 'a credential was not renewed'))
-      .finally(() => live.turns.complete(turn));
+    this.#reports.takeInTurn(
+      live,
+      device,
+      async () => present && credentials.renewMessage(device.deviceId, present, payload),
+      (answer, failure) => {
+        if (failure) log.error({ fault: faultOf(failure) }, 'a credential was not renewed');
+        done(failure);
+        if (answer) this.#answer(live, topic, answer);
+      },
+    );
   }
 
   /** At QoS 0: the queue of a stored session would keep the secret. Lost, it is asked for again. */

@@ -129,11 +129,10 @@ export class Publishing {
       this.refuse(sent, reason('controlOverHttp'), device);
       return;
     }
-    control.take(live, device, packet.payload, (rejection) => {
-      if (!rejection) {
-        const verdict = { reason: undefined, isAccepted: true, isStored: true, points: 0, receivers: 1 };
-        origin.acknowledge(verdict);
-        origin.end(verdict);
+    control.take(live, device, packet.payload, (rejection, failure) => {
+      if (failure) rejections.note(sent, reason('notStored'), device.deviceId);
+      if (failure || !rejection) {
+        this.#endPrivate(sent, failure);
         return;
       }
       const isTooOften = origin.isRefusedTooOften();
@@ -153,11 +152,21 @@ export class Publishing {
       this.refuse(sent, reason('renewalOverHttp'), device);
       return;
     }
-    this.#parts.credentials.take(live, device, packet.topic, packet.payload, () => {
-      const verdict = { reason: undefined, isAccepted: true, isStored: true, points: 0, receivers: 1 };
-      origin.acknowledge(verdict);
-      origin.end(verdict);
-    });
+    this.#parts.credentials.take(live, device, packet.topic, packet.payload, (failure) =>
+      this.#endPrivate(sent, failure),
+    );
+  }
+
+  /** The service has handled a message, or has not: then it is not acknowledged, so that the device sends it again. */
+  #endPrivate({ packet, origin }: Sent, failure: Error | undefined): void {
+    if (failure) {
+      // At QoS 0 it would not come again.
+      origin.end(refused(reason('notStored')), packet.qos > 0 ? failure : undefined);
+      return;
+    }
+    const verdict = { reason: undefined, isAccepted: true, isStored: true, points: 0, receivers: 1 };
+    origin.acknowledge(verdict);
+    origin.end(verdict);
   }
 
   /** Stores a message; it is acknowledged and handed on in its turn, in the order of its connection. */

@@ -1,6 +1,7 @@
 /** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
 import { type Cause, onBehalfOf } from '../../src/core/log.ts';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
+import type { DeviceAddress } from '../authorize.ts';
 import type { LiveClient } from '../client-types.ts';
 
 /** Messages under way: of a client; and of an account, beyond which each of its clients has one at a time. */
@@ -41,5 +42,29 @@ export class Reports {
       if (left > 0) this.#ofAccount.set(accountId, left);
       else this.#ofAccount.delete(accountId);
     }
+  }
+
+  /**
+   * The same for a message of a device that goes to the service alone. `pass` is called in the client's order, with what `handle` has
+   * answered or with the error for which it has not. Never throws.
+   */
+  takeInTurn<R>(
+    live: LiveClient,
+    { accountId, deviceId }: DeviceAddress,
+    handle: () => Promise<R>,
+    pass: (answer: R | undefined, failure: Error | undefined) => void,
+  ): void {
+    let end: () => void;
+    const turn = live.turns.reserve(() => end());
+    this.take({ live, lane: { accountId, callerId: deviceId } }, handle)
+      .then(
+        (answer) => {
+          end = () => pass(answer, undefined);
+        },
+        (error) => {
+          end = () => pass(undefined, error);
+        },
+      )
+      .finally(() => live.turns.complete(turn));
   }
 }

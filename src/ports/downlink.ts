@@ -71,7 +71,8 @@ export interface DeviceWork {
 export interface ControlService {
   /**
    * Takes a message of a device; PUBACK waits until it resolves, and the next may come before. Resolves to the rejection when the
-   * payload cannot be used: it goes into the device's list of refusals, and the connection stays.
+   * payload cannot be used: it goes into the device's list of refusals, and the connection stays. If it rejects, there is no PUBACK
+   * and the connection ends, so that the device sends the message again.
    */
   takeMessage(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
   /** The device has subscribed to `<control root>/<device id>/cln`, and its SUBACK is written. */

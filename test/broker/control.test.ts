@@ -7,7 +7,9 @@ import { Reports } from '../../broker/ingest/reports.ts';
 import { failure } from '../../src/core/errors.ts';
 import { controlTopic } from '../../src/core/topics.ts';
 import type { ControlService, Rejection } from '../../src/ports/broker-ports.ts';
-import { publish, rollOut } from '../firmware/fleet.ts';
+import { codec } from '../firmware/board.ts';
+import { publish, rollOut, rollout } from '../firmware/fleet.ts';
+import { whileRegistryFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { sharedService } from '../support/shared.ts';
 import { until } from '../support/until.ts';
@@ -18,9 +20,9 @@ import { connectPacket, publishPacket, rawClient } from './raw.ts';
 const t = await part(import.meta);
 
 /** Has the service something to say on the control topic of a device that listens. */
-async function offerFirmware({ service, device }: Fixture): Promise<void> {
+async function offerFirmware({ service, device }: Fixture): Promise<{ id: string }> {
   const firmware = await publish(service, device.deviceTemplateId, '2.0');
-  await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
+  return rollOut(service, firmware, { target: { deviceIds: [device.id] } });
 }
 
 t.test('a device subscribes to its cln and publishes to its svc; nobody else can use them', async (t) => {
@@ -81,7 +83,38 @@ t.test(
   },
 );
 
-t.test('the service answers control messages in order, and its errors never end a connection', async (t) => {
+t.test(
+  'a status that cannot be written is not acknowledged, and is taken when the device sends it again',
+  async (t) => {
+    const f = await fixture(t);
+    const { service, device } = f;
+    const [cln, svc] = [
+      controlTopic(service.controlRoot, device.id, 'cln'),
+      controlTopic(service.controlRoot, device.id, 'svc'),
+    ];
+    const board = await rawConnected(t, f);
+    t.same(await subscribed(board, [cln, 1]), [1]);
+    const { id } = await offerFirmware(f);
+    t.match(await board.next(), { cmd: 'publish', topic: cln }, 'an update is offered');
+    const downloaded = codec.encode({ msgtype: 4, msgver: 1, N: 'app.bin', R: '2.0', P: 3, S: 0 });
+    await whileRegistryFails(service, 'transaction', new Error('disk I/O error'), async () => {
+      board.send(publishPacket(svc, downloaded), publishPacket(svc, 'junk', { qos: 1, messageId: 6 }));
+      t.match(await board.next(), { cmd: 'puback', messageId: 6 }, 'at QoS 0 it is lost, and the connection stays');
+      board.send(publishPacket(svc, downloaded, { qos: 1, messageId: 7 }));
+      await t.rejects(board.next(), 'no PUBACK: the connection ends');
+    });
+    t.match(await rollout(service, id), { counts: { downloaded: 0 } });
+    const { refusals } = await service.ok('GET', `/api/v1/devices/${device.id}/refusals`);
+    t.match(refusals.results[0], { topic: svc, code: -199, reason: 'The message could not be stored.' });
+
+    const again = await rawConnected(t, f);
+    again.send(publishPacket(svc, downloaded, { qos: 1, messageId: 7, dup: true }));
+    t.match(await again.next(), { cmd: 'puback', messageId: 7 });
+    t.match(await rollout(service, id), { counts: { downloaded: 1 } });
+  },
+);
+
+t.test('the service answers control messages in order, and each with its own outcome', async (t) => {
   const answers: Array<(answer: Promise<Rejection | undefined> | Rejection) => void> = [];
   const said: string[] = [];
   const control: ControlService = {
@@ -99,8 +132,8 @@ t.test('the service answers control messages in order, and its errors never end 
   const done = new EventEmitter();
   const order: unknown[] = [];
   for (const payload of ['one', 'two']) {
-    topics.take(live, { accountId: 'a', deviceId: 'x' }, Buffer.from(payload), (rejection) => {
-      order.push([payload, rejection?.message]);
+    topics.take(live, { accountId: 'a', deviceId: 'x' }, Buffer.from(payload), (rejection, fault) => {
+      order.push([payload, rejection?.message, fault?.message]);
       if (order.length === 2) done.emit('both');
     });
   }
@@ -110,8 +143,8 @@ t.test('the service answers control messages in order, and its errors never end 
   answers[0]?.(failure('invalid', { message: 'not CBOR' }));
   await once(done, 'both');
   t.same(order, [
-    ['one', 'not CBOR'],
-    ['two', undefined],
+    ['one', 'not CBOR', undefined],
+    ['two', undefined, 'broken'],
   ]);
   t.doesNotThrow(() => topics.listening({ accountId: 'a', deviceId: 'x' }));
 });
