@@ -21,7 +21,7 @@ import { SessionStore } from './sessions/persistence.ts';
 import type { PersistenceRules } from './sessions/persistence-rules.ts';
 import type { SharedGroups } from './sessions/shared-groups.ts';
 
-/** Levels of a topic or filter where no limit is set; Aedes passes no more on. */
+/** Levels of a topic or filter where no limit is set; `broker/routing.ts` passes no more on. */
 const maxTopicLevels = 100;
 
 /** Cost of packets that an account takes before another has its turn, while others wait. */

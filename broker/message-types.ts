@@ -13,7 +13,7 @@ export interface Publish {
   messageId?: number | undefined;
 }
 
-/** What a message of MQTT 5 takes along; Aedes copies both under these names. */
+/** What a message of MQTT 5 takes along, also on its way through `broker/routing.ts`. */
 export interface Carried {
   /** Bytes of the properties that travel with it. */
   properties?: Uint8Array | undefined;
@@ -40,7 +40,12 @@ export type Will = Pick<Publish, 'topic' | 'payload' | 'qos' | 'retain'> & {
  * It is numbered when it is handed on.
  */
 export type Incoming = Publish &
-  Carried & { clientProperties?: ClientProperties | undefined; clientId?: string; brokerCounter?: number };
+  Carried & {
+    clientProperties?: ClientProperties | undefined;
+    clientId?: string;
+    brokerId?: typeof forAll;
+    brokerCounter?: number;
+  };
 
 /** The group of a shared subscription. */
 export interface GroupName {
@@ -56,7 +61,8 @@ export interface GroupName {
  */
 export type Outgoing = Publish &
   Carried & {
-    brokerId: string;
+    /** Undefined for what is retained, and for what a stored session has kept. */
+    brokerId?: typeof forAll | typeof forOneClient | undefined;
     brokerCounter: number;
     clientId?: string;
     identifiers?: number[];
@@ -95,10 +101,12 @@ export function carriedOf({ properties, expires }: StoredProperties): Carried {
   return { ...(properties !== null && { properties }), ...(expires !== null && { messageExpiry: expires }) };
 }
 
-/** The `brokerId` of a message for one client: it is not among the messages of all, and may overtake those that wait. */
+/** The `brokerId` of a message for all who have subscribed. Its counter says where it is among those of all. */
+export const forAll = 'all';
+/** That of a message for one client: it is not among the messages of all, and may overtake those that wait. */
 export const forOneClient = 'one client';
 
 /** Whether the counter of a message says where it is among those of all. Retained messages have no such place. */
 export function isOrdered({ brokerId }: Pick<Outgoing, 'brokerId'>): boolean {
-  return !!brokerId && brokerId !== forOneClient;
+  return brokerId === forAll;
 }

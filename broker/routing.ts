@@ -4,12 +4,12 @@
  * or 2; the fan-out hands it to those who have subscribed, and says when all have it.
  *
  * That is all that Aedes does here. It never listens: it reads and writes no packet, knows no client, publishes no will and
- * says nothing on `$SYS`. docs/aedes.md says what it would do by itself.
+ * says nothing on `$SYS`. It copies the message, with its number and `brokerId`. docs/aedes.md says what it would do by itself.
  */
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Aedes } from 'aedes';
 import type { MessageNumbers } from './message-numbers.ts';
-import type { Incoming, Outgoing } from './message-types.ts';
+import { forAll, type Incoming, type Outgoing } from './message-types.ts';
 import type { FanOut } from './packets/fan-out.ts';
 import type { SessionStore } from './sessions/persistence.ts';
 
@@ -27,11 +27,13 @@ export class Routing {
       subscriptionsByTopic: () => answered([]),
       outgoingEnqueueCombi: (_: unknown, packet: Outgoing) => answered(store.enqueue(packet)),
     };
-    this.#aedes = Object.assign(new Aedes({ mq: fanOut }), { persistence });
+    const mq = { emit: (packet: Outgoing, done: (error?: Error) => void) => fanOut.emit(packet, done) };
+    this.#aedes = Object.assign(new Aedes({ mq }), { persistence });
   }
 
   /** Hands a message on to its subscribers; `done` when all have it, or with an error when the broker is closed. */
   publish(packet: Incoming, done: (error?: Error) => void): void {
+    packet.brokerId = forAll;
     packet.brokerCounter = this.#numbers.next();
     this.#aedes.publish(packet as Parameters<Aedes['publish']>[0], done);
   }

@@ -70,7 +70,7 @@ export class Deliveries {
   }
 
   #newPacket(about: Pick<Outgoing, 'topic' | 'payload' | 'qos'>): Outgoing {
-    const at = { brokerId: forOneClient, brokerCounter: this.#parts.messageNumbers.next() };
+    const at = { brokerId: forOneClient, brokerCounter: this.#parts.messageNumbers.next() } as const;
     return { cmd: 'publish', ...about, retain: false, dup: false, ...at };
   }
 

@@ -45,7 +45,7 @@ t.test('a payload that waits for a socket does not keep all that was read with i
   const payload = readTogether.subarray(1000, 9000);
   for (const qos of [0, 1] as const)
     for (const client of receivers) {
-      const packet = { cmd: 'publish', topic: 'a', payload, qos, retain: false, brokerId: '', brokerCounter: 0 };
+      const packet = { cmd: 'publish', topic: 'a', payload, qos, retain: false, brokerCounter: 0 };
       deliveries.deliver(client, packet as unknown as Outgoing, () => {});
     }
   await new Promise(setImmediate);

@@ -1,7 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import type { Incoming, Outgoing } from '../../broker/message-types.ts';
+import { forAll, type Incoming, type Outgoing } from '../../broker/message-types.ts';
 import { FilterTree } from '../../broker/sessions/filter-tree.ts';
 import type { SessionStore } from '../../broker/sessions/persistence.ts';
 import type { MqttChange } from '../../db/messages/sessions/changes.ts';
@@ -20,7 +20,7 @@ const client = clientOf('a/b/c');
 function message(brokerCounter: number, payload = Buffer.from(`${brokerCounter}`)): Outgoing {
   return {
     cmd: 'publish',
-    brokerId: 'b',
+    brokerId: forAll,
     brokerCounter,
     topic: 'x',
     payload,
