@@ -41,34 +41,24 @@ const limitsOfProven: ReadonlySet<LimitName | undefined> = new Set([
 /** What an account has room for. */
 type SessionRoom = Pick<SessionStore, 'mayBegin' | 'hasRoomForWill'>;
 
+interface AboutRefused {
+  /** The limit that was reached, when it was one, and when it is over. */
+  limit?: LimitName;
+  allowance?: Allowance | undefined;
+  /** The device whose certificate it was. */
+  deviceId?: string | undefined;
+  /** The reason code of MQTT 5, where it says more than the reason. */
+  code?: number;
+}
+
 /** A refused CONNECT. */
 export class ConnectRefused extends Error {
   override name = 'ConnectRefused';
 
   readonly reason: RefusalReason;
-  readonly about: {
-    /** The limit that was reached, when it was one, and when it is over. */
-    limit?: LimitName;
-    allowance?: Allowance | undefined;
-    /** The device whose certificate it was. */
-    deviceId?: string | undefined;
-    /** The reason code of MQTT 5, where it says more than the reason. */
-    code?: number;
-  };
+  readonly about: AboutRefused;
 
-  constructor(
-    reason: RefusalReason,
-    message: string,
-    about: {
-      /** The limit that was reached, when it was one, and when it is over. */
-      limit?: LimitName;
-      allowance?: Allowance | undefined;
-      /** The device whose certificate it was. */
-      deviceId?: string | undefined;
-      /** The reason code of MQTT 5, where it says more than the reason. */
-      code?: number;
-    } = {},
-  ) {
+  constructor(reason: RefusalReason, message: string, about: AboutRefused = {}) {
     super(message);
     this.reason = reason;
     this.about = about;

@@ -6,7 +6,7 @@ import type { Channel } from '../src/core/channels.ts';
 import { type HistoryWindow, wholeHistory } from '../src/core/history-window.ts';
 import type { Action } from '../src/core/rights.ts';
 import { type ChannelTopic, controlTopic, formatTopic, parseTopic, serviceChannel } from '../src/core/topics.ts';
-import type { BrokerBase } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, DeviceAddress } from '../src/ports/broker-ports.ts';
 import type { LiveClient, ProvenIdentity } from './client-types.ts';
 import { principalIn, privateClientId } from './connections/client-ids.ts';
 import type { Counters } from './connections/counters.ts';
@@ -23,12 +23,6 @@ import {
   matchedFilter,
   parseShared,
 } from './topics.ts';
-
-/** A device as messages name it. */
-export interface DeviceAddress {
-  accountId: string;
-  deviceId: string;
-}
 
 /** Where an accepted message goes. */
 export interface Route extends DeviceAddress {

@@ -1,6 +1,5 @@
 import type { Logger } from 'pino';
-import type { ControlService, Rejection } from '../src/ports/broker-ports.ts';
-import type { DeviceAddress } from './authorize.ts';
+import type { ControlService, DeviceAddress, Rejection } from '../src/ports/broker-ports.ts';
 import type { LiveClient } from './client-types.ts';
 import type { Reports } from './ingest/reports.ts';
 

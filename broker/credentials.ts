@@ -1,7 +1,6 @@
 /** `_credentials`: a device asks for its next credential, and this connection alone hears the answer, on the same topic. */
-import type { BrokerServices } from '../src/ports/broker-ports.ts';
+import type { BrokerServices, DeviceAddress } from '../src/ports/broker-ports.ts';
 import { credentialOf } from './authenticate.ts';
-import type { DeviceAddress } from './authorize.ts';
 import type { LiveClient } from './client-types.ts';
 import { faultOf } from './connections/safe-error.ts';
 import type { Reports } from './ingest/reports.ts';

@@ -2,8 +2,8 @@
 import type { Logger } from 'pino';
 import { onBehalfOf } from '../src/core/log.ts';
 import { downlinkChannels } from '../src/core/topics.ts';
-import type { DownlinkService } from '../src/ports/broker-ports.ts';
-import { connectedDevice, type DeviceAddress } from './authorize.ts';
+import type { DeviceAddress, DownlinkService } from '../src/ports/broker-ports.ts';
+import { connectedDevice } from './authorize.ts';
 import type { LiveClient } from './client-types.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import { matches } from './topics.ts';

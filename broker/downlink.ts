@@ -1,6 +1,6 @@
 import type { Placement } from '../db/registry/index.ts';
 import { controlTopic, type DownlinkChannel } from '../src/core/topics.ts';
-import type { BrokerBase, DeviceName, Downlink } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, DeviceAddress, Downlink } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { Sessions } from './connections/live-clients.ts';
 import type { ServiceChannels } from './service-channels.ts';
@@ -21,7 +21,7 @@ export class DeviceDownlink implements Downlink {
   }
 
   send(
-    { accountId, deviceId }: DeviceName,
+    { accountId, deviceId }: DeviceAddress,
     channel: DownlinkChannel,
     payload: Buffer,
     expires?: number,
@@ -33,7 +33,7 @@ export class DeviceDownlink implements Downlink {
     return this.#parts.channels.sendControl(deviceId, payload, qos);
   }
 
-  listens({ accountId, deviceId }: DeviceName, channel: DownlinkChannel | 'control'): boolean {
+  listens({ accountId, deviceId }: DeviceAddress, channel: DownlinkChannel | 'control'): boolean {
     const { services, authority, sessions } = this.#parts;
     const own = authority.ownChannelsOf({ kind: 'device', id: deviceId, accountId });
     const topic =

@@ -1,8 +1,9 @@
 /** All that the broker has of whole accounts: it ends it, gives it to another server and takes it from there. */
+
 import { setTimeout as pause } from 'node:timers/promises';
 import type { MqttState } from '../db/messages/sessions/changes.ts';
+import type { DeviceAddress } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
-import type { DeviceAddress } from './authorize.ts';
 import type { LiveClient } from './client-types.ts';
 import type { ConnectHooks } from './connect.ts';
 import type { Sessions } from './connections/live-clients.ts';

@@ -59,7 +59,7 @@ export function brokerParts(foundation: Foundation, services: BrokerServices) {
 function ownParts(foundation: Foundation, services: BrokerServices) {
   const { authority, channels, counters, limits, marks, persistence, sessions, signs } = foundation;
   const { config, clock, devices, log } = services;
-  const guarded = guardedBy(log, limits);
+  const guarded = guardedBy(log);
   const peers = new PeerCertificates();
   const checks = new MessageChecks({ ...foundation, config });
   const authenticator = new Authenticator({ services, sessions, authority, checks, limits, peers, room: persistence });

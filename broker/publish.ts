@@ -6,9 +6,9 @@
 import { lineOf } from '../src/core/errors.ts';
 import type { ClientProperties } from '../src/core/formats/message-properties.ts';
 import { serviceChannel } from '../src/core/topics.ts';
-import type { BrokerServices } from '../src/ports/broker-ports.ts';
+import type { BrokerServices, DeviceAddress } from '../src/ports/broker-ports.ts';
 import type { Activity } from './activity.ts';
-import { type Authority, type Decision, type DeviceAddress, deviceItself, type Route } from './authorize.ts';
+import { type Authority, type Decision, deviceItself, type Route } from './authorize.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './client-types.ts';
 import { type Counters, refusePublish } from './connections/counters.ts';
 import { faultOf } from './connections/safe-error.ts';

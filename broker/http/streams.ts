@@ -143,7 +143,7 @@ export class Streams {
     };
     this.#byId.set(stream.id, stream);
     for (const [index, key] of this.#indexesOf(stream)) index.set(key, (index.get(key) ?? new Set()).add(stream));
-    for (const filter of filters) this.#filters.set(caller.accountId, filter, stream.id, 0);
+    for (const filter of filters) this.#filters.add(caller.accountId, filter, stream.id);
     body.on('error', () => {});
     body.once('close', () => this.#end(stream));
     body.push(`retry: ${retry}\n\n`);

@@ -1,7 +1,8 @@
 /** Messages that change the registry: in whose lane they write, and how many of a client are under way. */
+
 import { type Cause, onBehalfOf } from '../../src/core/log.ts';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
-import type { DeviceAddress } from '../authorize.ts';
+import type { DeviceAddress } from '../../src/ports/broker-ports.ts';
 import type { LiveClient } from '../client-types.ts';
 
 /** Messages under way: of a client; and of an account, beyond which each of its clients has one at a time. */

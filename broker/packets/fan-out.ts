@@ -57,7 +57,7 @@ export class FanOut {
   }
 
   subscribe(filter: string, receive: Receive): void {
-    this.#filters.set(receive.accountId ?? everyAccount, filter, receive, 0);
+    this.#filters.add(receive.accountId ?? everyAccount, filter, receive);
   }
 
   unsubscribe(filter: string, receive: Receive): void {

@@ -26,14 +26,14 @@ export class AccountFilters<H = string> {
     return this.#size;
   }
 
-  set(accountId: string, filter: string, holder: H, qos: 0 | 1 | 2): void {
+  add(accountId: string, filter: string, holder: H): void {
     let account = this.#accounts.get(accountId);
     if (!account) {
       account = { tree: new FilterTree(), known: new Map(), knownSize: 0 };
       this.#accounts.set(accountId, account);
     }
     const before = account.tree.size;
-    account.tree.set(filter, holder, qos);
+    account.tree.add(filter, holder);
     this.#size += account.tree.size - before;
     this.#forget(account);
   }
@@ -54,7 +54,7 @@ export class AccountFilters<H = string> {
     if (!account) return none;
     const known = account.known.get(topic);
     if (known) return known;
-    const holders = [...account.tree.match(topic).keys()];
+    const holders = [...account.tree.match(topic)];
     if (this.#knownSize > maxKnown) for (const one of this.#accounts.values()) this.#forget(one);
     account.known.set(topic, holders);
     account.knownSize += 1 + holders.length;

@@ -1,8 +1,8 @@
-/** Most have either children or holders: there are none until the first one comes, as an empty map takes some 200 bytes. */
+/** Most have either children or holders: there are none until the first one comes, as an empty map or set takes some 200 bytes. */
 interface Node<H> {
   children: Map<string, Node<H>> | undefined;
-  /** QoS by holder, such as a client id, for the filter that ends here. */
-  holders: Map<H, 0 | 1 | 2> | undefined;
+  /** Who has the filter that ends here, such as client ids. */
+  holders: Set<H> | undefined;
 }
 
 /** Topic filters by level, so that the holders of those that match a topic are found without trying each. */
@@ -15,7 +15,7 @@ export class FilterTree<H = string> {
     return this.#size;
   }
 
-  set(filter: string, holder: H, qos: 0 | 1 | 2): void {
+  add(filter: string, holder: H): void {
     let node = this.#root;
     for (const level of filter.split('/')) {
       node.children ??= new Map();
@@ -26,9 +26,9 @@ export class FilterTree<H = string> {
       }
       node = child;
     }
-    node.holders ??= new Map();
+    node.holders ??= new Set();
     if (!node.holders.has(holder)) this.#size += 1;
-    node.holders.set(holder, qos);
+    node.holders.add(holder);
   }
 
   delete(filter: string, holder: H): void {
@@ -47,9 +47,9 @@ export class FilterTree<H = string> {
     }
   }
 
-  /** Holders of a matching filter, each once, with the highest QoS of its filters. */
-  match(topic: string): Map<H, 0 | 1 | 2> {
-    const found = new Map<H, 0 | 1 | 2>();
+  /** Holders of a matching filter, each once. */
+  match(topic: string): Set<H> {
+    const found = new Set<H>();
     // Filters that begin with a wildcard do not match topics that begin with `$` [MQTT-4.7.2-1].
     collect(this.#root, topic.split('/'), 0, found, topic.startsWith('$'));
     return found;
@@ -60,7 +60,7 @@ function newNode<H>(): Node<H> {
   return { children: undefined, holders: undefined };
 }
 
-function collect<H>(node: Node<H>, levels: string[], depth: number, found: Map<H, 0 | 1 | 2>, literal: boolean): void {
+function collect<H>(node: Node<H>, levels: string[], depth: number, found: Set<H>, literal: boolean): void {
   if (!literal) {
     const rest = node.children?.get('#');
     if (rest) take(rest, found);
@@ -75,6 +75,6 @@ function collect<H>(node: Node<H>, levels: string[], depth: number, found: Map<H
   if (any) collect(any, levels, depth + 1, found, false);
 }
 
-function take<H>({ holders }: Node<H>, found: Map<H, 0 | 1 | 2>): void {
-  if (holders) for (const [holder, qos] of holders) if (qos >= (found.get(holder) ?? 0)) found.set(holder, qos);
+function take<H>({ holders }: Node<H>, found: Set<H>): void {
+  if (holders) for (const holder of holders) found.add(holder);
 }

@@ -226,10 +226,9 @@ export class Queues {
   }
 
   /** Removes the message sent under a packet id from the queue. Returns whether there was one. */
-  acknowledge(session: Session, packetId: number): boolean {
+  acknowledge(session: Session, packetId: number): void {
     const queued = session.queue.ids.kept(packetId);
     if (queued) dequeue(this.#journal, session, queued);
-    return queued !== undefined;
   }
 
   forget(session: Session, counter: number): void {

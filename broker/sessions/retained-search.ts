@@ -40,7 +40,7 @@ export class RetainedSearch {
   constructor(filters: readonly string[], reach: Reach, send: Send, close: (search: RetainedSearch) => void) {
     this.reach = reach;
     this.ranges = rangesOf(filters, reach.prefix);
-    for (const filter of filters) this.#filters.set(filter, '', 0);
+    for (const filter of filters) this.#filters.add(filter, '');
     this.send = send;
     this.#close = () => close(this);
   }

@@ -3,7 +3,7 @@ import type { MqttChange, RetainedMessage } from '../../db/messages/sessions/cha
 import type { MqttRows, RetainedUse } from '../../db/messages/sessions/rows.ts';
 import { isHeard } from '../../src/core/history-window.ts';
 import type { Counters } from '../connections/counters.ts';
-import { type Carried, isForNow, type Outgoing, storedProperties } from '../message-types.ts';
+import { type Carried, isForNow, type Outgoing, sizeOf, storedProperties } from '../message-types.ts';
 import { NamedTurns, Turns } from '../packets/turns.ts';
 import type { Journal } from './journal.ts';
 import { type Reach, RetainedSearch, type Sending } from './retained-search.ts';
@@ -13,7 +13,6 @@ const pageSize = 100;
 
 /** `stored` is known of one that comes from another server. */
 type Message = Pick<Outgoing, 'topic' | 'qos' | 'payload'> & Carried & { stored?: number };
-type SizedMessage = { topic: string; payload: Uint8Array } & Pick<Carried, 'properties'>;
 type RetainedChange = Extract<MqttChange, { kind: 'retain' | 'unretain' }>;
 
 interface Admitted {
@@ -151,29 +150,28 @@ export class Retained {
     if (admitted) return admitted.size || undefined;
     const unwritten = this.#unwritten.get(topic);
     if (unwritten === undefined) return this.#rows.retainedSize(topic);
-    return unwritten ? sizeOf({ ...unwritten, properties: unwritten.properties ?? undefined }) : undefined;
+    return unwritten ? sizeOf(unwritten) : undefined;
   }
 
   /**
-   * An empty payload clears the topic [MQTT-3.3.1-10]. False when there was no room for it. What has been promised is on disk
+   * An empty payload clears the topic [MQTT-3.3.1-10]. Nothing is kept when there is no room for it. What has been promised is on disk
    * already: written again, it would replace a newer message that may have been acknowledged.
    */
-  store(message: Message): boolean {
+  store(message: Message): void {
     const { topic, payload } = message;
     const isOnDisk = this.#promised.delete(payload);
-    if (!isOnDisk && this.lacksRoomFor(message)) return false;
+    if (!isOnDisk && this.lacksRoomFor(message)) return;
     this.#pass(message);
-    if (isOnDisk && !this.#unwritten.has(topic)) return true;
+    if (isOnDisk && !this.#unwritten.has(topic)) return;
     const change = this.change(message);
     const newer = this.#admitted.get(topic);
     if (newer) {
       newer.behind = change;
       this.#unwritten.set(topic, retainedOf(change));
-      return true;
+      return;
     }
     this.#count(topic, this.#sizeOf(topic), clears(message) ? 0 : sizeOf(message));
     this.#record(change);
-    return true;
   }
 
   /** A message goes to those who have subscribed: first, who waits for what is retained on its topic gets what was there. */
@@ -297,11 +295,6 @@ function retainedOf(change: RetainedChange): RetainedMessage | null {
 /** One that is kept for nobody takes the place of the one before, and is gone. */
 function clears(message: Message): boolean {
   return message.payload.length === 0 || isForNow(message);
-}
-
-/** As the store counts it. */
-function sizeOf({ topic, payload, properties }: SizedMessage): number {
-  return Buffer.byteLength(topic) + payload.length + (properties?.length ?? 0);
 }
 
 /** The bytes alone, as they go to the disk: a part of a read buffer would take all of it along. */

@@ -197,7 +197,7 @@ export class SharedGroups {
     const group: Group = { key, accountId, shared, filter, members: new Map(), stored: 0, receive };
     this.#groups.set(key, group);
     this.#count(group, { groups: 1 });
-    this.#byTopic.set(accountId, filter, group, 0);
+    this.#byTopic.add(accountId, filter, group);
     this.#services.fanOut.subscribe(filter, receive);
     return group;
   }

@@ -357,7 +357,7 @@ export class StoredSessions {
     if (!filters.has(filter)) this.#filterBytes.count(clientId, sizeOf(filter));
     filters.set(filter, subscription);
     if (isShared(filter)) this.#services.groups.store(clientId, subscription);
-    else if (qos > 0) this.#filters.set(accountIn(clientId), filter, clientId, qos);
+    else if (qos > 0) this.#filters.add(accountIn(clientId), filter, clientId);
     else this.#filters.delete(accountIn(clientId), filter, clientId);
   }
 

@@ -18,7 +18,7 @@ import { queueRun } from '../core/scheduler/runs.ts';
 import { Watchers } from '../core/watchers.ts';
 import type { Schemas } from '../entity/schemas/schemas.ts';
 import type { Audit } from '../operations/audit/index.ts';
-import type { DeviceName, Downlink } from '../ports/downlink.ts';
+import type { DeviceAddress, Downlink } from '../ports/downlink.ts';
 import { type Command, type CommandBody, isOpen, isOpenCommand, maxBytes } from './command.ts';
 import type { Reply } from './replies.ts';
 import { bytesOf, demandFewer, makeRoom, removeOldest } from './room.ts';
@@ -130,7 +130,7 @@ export class Commands {
   async add(
     tx: Tx,
     caller: Caller,
-    { deviceId, accountId }: DeviceName,
+    { deviceId, accountId }: DeviceAddress,
     body: CommandBody,
     of?: RowOfJob,
   ): Promise<Command> {
@@ -179,27 +179,27 @@ export class Commands {
   }
 
   /** Whether a command would go to the device at once. */
-  isHeardBy(device: DeviceName): boolean {
+  isHeardBy(device: DeviceAddress): boolean {
     return this.#downlink.listens(device, '_commands');
   }
 
   /** To be told after the commit. */
-  added(device: DeviceName): void {
+  added(device: DeviceAddress): void {
     this.#goOn(device, { send: true });
   }
 
   /** The device hears `_commands`: what it has not answered goes again, with the next attempt. */
-  listening(device: DeviceName): void {
+  listening(device: DeviceAddress): void {
     this.#goOn(device, { listens: true, send: true });
   }
 
   /** Unanswered commands wait for the next connection of the device. */
-  disconnected(device: DeviceName): void {
+  disconnected(device: DeviceAddress): void {
     if (!this.#stopped) this.#goOn(device, { gone: true });
   }
 
   /** Works on the commands of a device. What waits already takes up what comes: a device may subscribe again and again. */
-  #goOn(device: DeviceName, news: News): void {
+  #goOn(device: DeviceAddress, news: News): void {
     const { deviceId } = device;
     const waiting = this.#waiting.get(deviceId);
     if (waiting) {
@@ -215,21 +215,21 @@ export class Commands {
   }
 
   /** Whether the device has gone and left commands unanswered. */
-  async #hasLeftSome(device: DeviceName): Promise<boolean> {
+  async #hasLeftSome(device: DeviceAddress): Promise<boolean> {
     const { query } = this.#services.registry;
     const open = query.selectFrom('commands').select('id').where('deviceId', '=', device.deviceId);
     if (!(await open.where('state', '=', 'sent').where(isOpenCommand).limit(1).executeTakeFirst())) return false;
     return !this.isHeardBy(device);
   }
 
-  async #requeue({ deviceId }: DeviceName): Promise<void> {
+  async #requeue({ deviceId }: DeviceAddress): Promise<void> {
     const sent = await this.#services.registry.transaction((tx) =>
       requeue(tx, (sent) => sent.where('deviceId', '=', deviceId)),
     );
     this.watchers.tellWatchers(sent);
   }
 
-  #inTurn({ accountId, deviceId }: DeviceName, work: () => Promise<void>): void {
+  #inTurn({ accountId, deviceId }: DeviceAddress, work: () => Promise<void>): void {
     const { log, gate } = this.#services;
     onBehalfOf({ lane: { accountId, callerId: deviceId } }, () =>
       queueRun(this.#turns, deviceId, () => gate.workFor(accountId, work)),
@@ -237,7 +237,7 @@ export class Commands {
   }
 
   /** Sends what may go now: the oldest, when none is under way, and those that need not wait. */
-  async #sendNext(device: DeviceName): Promise<void> {
+  async #sendNext(device: DeviceAddress): Promise<void> {
     const { registry, ages, clock } = this.#services;
     if (this.#stopped || !this.isHeardBy(device)) return;
     const sent = await registry.transaction(async (tx) => {
@@ -280,7 +280,7 @@ export class Commands {
    * Takes what a device answers. A late answer is noted, and the state stays. @throws PlatformError 404/100 for a command that
    * is not the device's, 429/-199 for a result for which there is no room.
    */
-  async reply(device: DeviceName, { id, status, result }: Reply): Promise<void> {
+  async reply(device: DeviceAddress, { id, status, result }: Reply): Promise<void> {
     const { registry, ages, clock, config } = this.#services;
     const ended = await registry.transaction(async (tx) => {
       const rows = tx

@@ -9,20 +9,20 @@ export interface Downlink {
    * Publishes on `_firmware` or `_commands` of a device at QoS 1. Resolves when its connections have taken the message. It
    * is not kept for a device that is away. `expires` in milliseconds since 1970.
    */
-  send(device: DeviceName, channel: DownlinkChannel, payload: Buffer, expires?: number): Promise<void>;
+  send(device: DeviceAddress, channel: DownlinkChannel, payload: Buffer, expires?: number): Promise<void>;
   /**
    * Publishes on the control topic `<control root>/<device id>/cln`. Resolves when the device's connections have taken
    * the message, so that a caller that awaits it keeps one message in memory. Nothing happens without a subscription.
    */
   sendControl(deviceId: string, payload: Buffer, qos: 0 | 1): Promise<void>;
   /** Whether the device itself is connected and has subscribed to the channel, or to its control topic. */
-  listens(device: DeviceName, channel: DownlinkChannel | 'control'): boolean;
+  listens(device: DeviceAddress, channel: DownlinkChannel | 'control'): boolean;
   /** Publishes the changed fields of a device on its `_updates/fields`. */
   deviceUpdated(device: Placement, changes: Record<string, unknown>): void;
 }
 
 /** A device, as messages name it. */
-export interface DeviceName {
+export interface DeviceAddress {
   accountId: string;
   deviceId: string;
 }
@@ -33,14 +33,14 @@ export interface DownlinkService {
    * Takes what a device has published on `_firmware/status` or `_commands/replies`; PUBACK waits until it resolves.
    * Resolves to the rejection when the payload cannot be used.
    */
-  takeReport(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined>;
+  takeReport(device: DeviceAddress, channel: string, payload: Buffer): Promise<Rejection | undefined>;
   /**
    * The device itself hears this channel from now on: it has subscribed, or taken up a session that has. `isNamed` when a
    * filter is exactly this topic; otherwise a wildcard matches it.
    */
-  listening(device: DeviceName, channel: DownlinkChannel, isNamed: boolean): void;
+  listening(device: DeviceAddress, channel: DownlinkChannel, isNamed: boolean): void;
   /** The last connection of the device has ended. */
-  disconnected(device: DeviceName): void;
+  disconnected(device: DeviceAddress): void;
 }
 
 /** Of a device, of an account, or of a maker. */
@@ -74,7 +74,7 @@ export interface ControlService {
    * payload cannot be used: it goes into the device's list of refusals, and the connection stays. If it rejects, there is no PUBACK
    * and the connection ends, so that the device sends the message again.
    */
-  takeMessage(device: { accountId: string; deviceId: string }, payload: Buffer): Promise<Rejection | undefined>;
+  takeMessage(device: DeviceAddress, payload: Buffer): Promise<Rejection | undefined>;
   /** The device has subscribed to `<control root>/<device id>/cln`, and its SUBACK is written. */
-  listening(device: { accountId: string; deviceId: string }): void;
+  listening(device: DeviceAddress): void;
 }

@@ -39,8 +39,8 @@ export interface Revocations {
   entityChanged(accountId: string, entityId: string): Promise<Revoked>;
   /** As identityChanged, for a back-end. */
   applicationChanged(accountId: string, applicationId: string): Promise<Revoked>;
-  /** A role gives other rights to all who have it. */
-  roleChanged(accountId: string, roleId: string): Promise<Revoked>;
+  /** A role of the account gives other rights to all who have it. */
+  roleChanged(accountId: string): Promise<Revoked>;
   /** A device is in another organization than `before`. */
   deviceMoved(device: Placement, before: Placement): Promise<Revoked>;
   /** A device is in the trash. */

@@ -76,7 +76,7 @@ const createBody = Type.Object({
 });
 const updateBody = Type.Object({ ...changeProperties(organizationColumns), ...fieldBody('organizations') });
 /** The columns that a body sets, without the place, which has its own rules. */
-const settable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
+export const organizationSettable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
 
 /** How many organizations an identity that has no end-user may make in its life. */
 const firstOrganizations = 3;
@@ -175,7 +175,7 @@ async function create(ctx: RegistryContext, caller: Caller, body: Static<typeof 
     if (caller.kind === 'newcomer') await countOwnOrganization(tx, caller);
     const row = await insert(tx, 'organizations', {
       ...stamped,
-      ...readNew(settable, body),
+      ...readNew(organizationSettable, body),
       organizationTemplateId: template.id,
       parentId: parent,
       fields: readNewFields(ctx.fields.of('organizations', template.id), body, ctx.fields.limits),
@@ -245,7 +245,7 @@ async function update(
   const writing = moves ? inThread(ctx.registry) : ctx;
   const { row, from } = await writeAs(writing, caller, ['organizations', id], async (tx) => {
     const stored = (await findEntity(tx, 'organizations', id)) ?? before;
-    const changes: Changes<'organizations'> = readChanges(settable, body);
+    const changes: Changes<'organizations'> = readChanges(organizationSettable, body);
     changes.fields = mergeFields(stored.fields, values, ctx.fields.limits);
     if (body.parentId !== undefined && body.parentId !== stored.parentId) {
       demandMovable(caller, id);

@@ -1,16 +1,14 @@
 /** The organization that a person has who signs up with the code of a device. */
 import type { Tx } from '../../db/registry/index.ts';
-import { endUserColumns, organizationColumns } from '../../db/registry/records/organizations.ts';
 import type { Row } from '../../db/registry/records.ts';
 import type { Caller } from '../core/caller.ts';
 import type { Clock } from '../core/clock.ts';
-import { readNew, without } from '../entity/columns.ts';
+import { readNew } from '../entity/columns.ts';
 import { defaultsOf, type Fields } from '../entity/fields.ts';
 import { insert, stamp } from '../entity/verbs.ts';
+import { endUserSettable } from './end-user.ts';
+import { organizationSettable } from './organizations.ts';
 import { templateFor } from './templates.ts';
-
-const organizationSettable = without(organizationColumns, ['organizationTemplateId', 'parentId']);
-const endUserSettable = without(endUserColumns, ['endUserTemplateId', 'organizationId', 'userId']);
 
 /** Inserts an organization at the top, and the caller as its end-user, both of the account's default templates. */
 export async function insertOwnOrganization(

@@ -194,8 +194,7 @@ async function update(
   });
   ctx.access.rolesChanged();
   for (const one of ended) endVoided(ctx, caller, one);
-  if (row.rights !== before.rights)
-    ctx.revoked.noteRevoked(caller, await ctx.revocations.roleChanged(row.accountId, row.id));
+  if (row.rights !== before.rights) ctx.revoked.noteRevoked(caller, await ctx.revocations.roleChanged(row.accountId));
   return show(row);
 }
 

@@ -6,7 +6,7 @@ import type { Access } from '../../core/access.ts';
 import type { Caller } from '../../core/caller.ts';
 import { failure, PlatformError } from '../../core/errors.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
-import type { ControlService, DeviceName, Downlink } from '../../ports/downlink.ts';
+import type { ControlService, DeviceAddress, Downlink } from '../../ports/downlink.ts';
 import type { Rejection } from '../../ports/publisher.ts';
 import { type FirmwareFile, filesOf } from '../packages/files.ts';
 import { openDelivery, packageOf } from '../rollouts/deliveries.ts';
@@ -55,7 +55,7 @@ export class ControlMessages implements ControlService, Listener {
 
   listening(): void {}
 
-  async takeMessage(device: DeviceName, payload: Buffer): Promise<Rejection | undefined> {
+  async takeMessage(device: DeviceAddress, payload: Buffer): Promise<Rejection | undefined> {
     const message = decodeCbor(payload);
     if (message?.msgver !== 1) return junk('must be a CBOR map with msgtype and msgver 1');
     try {
@@ -70,7 +70,7 @@ export class ControlMessages implements ControlService, Listener {
   }
 
   /** The device says what it has: success when it is all new, else what there is for it. */
-  async #fileInfo(device: DeviceName, { list, L: link }: Message): Promise<Rejection | undefined> {
+  async #fileInfo(device: DeviceAddress, { list, L: link }: Message): Promise<Rejection | undefined> {
     if (!Array.isArray(list) || list.length > maxNamed) return junk(`list must have at most ${maxNamed} files`);
     const has = new Map<string, string>();
     for (const one of list as unknown[]) {
@@ -115,7 +115,7 @@ export class ControlMessages implements ControlService, Listener {
   }
 
   #announce(
-    { deviceId }: DeviceName,
+    { deviceId }: DeviceAddress,
     { delivery, files }: Offer,
     isNew: (file: FirmwareFile) => boolean,
   ): Promise<void> {
@@ -132,7 +132,7 @@ export class ControlMessages implements ControlService, Listener {
     return this.#downlink.sendControl(deviceId, encodeCbor({ msgtype: kinds.updateAvailable, msgver: 1, list }), 1);
   }
 
-  async #getChunk(device: DeviceName, { N: name, R: revision, O: offset, L: length }: Message) {
+  async #getChunk(device: DeviceAddress, { N: name, R: revision, O: offset, L: length }: Message) {
     if (typeof name !== 'string' || typeof revision !== 'string') return junk('N and R must be texts');
     if (!isWhole(offset) || !isWhole(length) || length === 0) return junk('O and L must be whole numbers');
     const { firmwareEngine, downloads, progress } = this.#parts;
@@ -165,7 +165,7 @@ export class ControlMessages implements ControlService, Listener {
     return undefined;
   }
 
-  #hasPlace({ deviceId, accountId }: DeviceName): boolean {
+  #hasPlace({ deviceId, accountId }: DeviceAddress): boolean {
     const known = this.#downloading.get(deviceId);
     if (known) {
       known.timer.refresh();
@@ -188,7 +188,7 @@ export class ControlMessages implements ControlService, Listener {
     }
   }
 
-  async #fileStatus(device: DeviceName, { N: name, R: revision, P: phase, S: code }: Message) {
+  async #fileStatus(device: DeviceAddress, { N: name, R: revision, P: phase, S: code }: Message) {
     if (typeof name !== 'string' || typeof revision !== 'string') return junk('N and R must be texts');
     if (!isWhole(phase) || phase < phases.downloading || phase > phases.finished) return junk('P must be 2 to 5');
     if (typeof code !== 'number' || !Number.isInteger(code) || code > 0 || code < -128)
@@ -204,7 +204,7 @@ export class ControlMessages implements ControlService, Listener {
   }
 }
 
-function callerOf({ deviceId, accountId }: DeviceName): Caller {
+function callerOf({ deviceId, accountId }: DeviceAddress): Caller {
   return { kind: 'device', id: deviceId, accountId };
 }
 

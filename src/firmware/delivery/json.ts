@@ -6,7 +6,7 @@ import type { Access } from '../../core/access.ts';
 import { failure, PlatformError } from '../../core/errors.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { DownlinkChannel } from '../../core/topics.ts';
-import type { DeviceName, Downlink, DownlinkService } from '../../ports/downlink.ts';
+import type { DeviceAddress, Downlink, DownlinkService } from '../../ports/downlink.ts';
 import type { Rejection } from '../../ports/publisher.ts';
 import type { FirmwareEngine, Listener } from '../rollouts/engine.ts';
 import { readReport } from '../rollouts/reports.ts';
@@ -31,7 +31,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
     this.#downlink = downlink;
   }
 
-  async takeReport(device: DeviceName, channel: string, payload: Buffer): Promise<Rejection | undefined> {
+  async takeReport(device: DeviceAddress, channel: string, payload: Buffer): Promise<Rejection | undefined> {
     const { firmwareEngine, commands } = this.#parts;
     try {
       if (channel === '_commands/replies') await commands.reply(device, readReply(payload));
@@ -48,21 +48,21 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   /** A device that has not asked for this very topic is not told that there is nothing. */
-  listening(device: DeviceName, channel: DownlinkChannel, isNamed: boolean): void {
+  listening(device: DeviceAddress, channel: DownlinkChannel, isNamed: boolean): void {
     const { commands } = this.#parts;
     if (channel === '_commands') commands.listening(device);
     else void this.#told(device, isNamed);
   }
 
   /** As #tell. Never rejects. */
-  #told(device: DeviceName, orNone: boolean): Promise<void> {
+  #told(device: DeviceAddress, orNone: boolean): Promise<void> {
     const { log } = this.#parts;
     return this.#sendOffer(device, orNone).catch((error) =>
       log.error({ err: error, deviceId: device.deviceId }, 'an offer could not be sent'),
     );
   }
 
-  disconnected(device: DeviceName): void {
+  disconnected(device: DeviceAddress): void {
     this.#parts.commands.disconnected(device);
   }
 
@@ -82,7 +82,7 @@ export class DownlinkMessages implements DownlinkService, Listener {
   }
 
   /** Sends the offer of a device; `orNone` says that there is none, too. */
-  async #sendOffer(device: DeviceName, orNone: boolean): Promise<void> {
+  async #sendOffer(device: DeviceAddress, orNone: boolean): Promise<void> {
     const { offers } = this.#parts.firmwareEngine;
     const offer = await offers.makeOffer(device.deviceId);
     if (!offer && !orNone) return;
