@@ -5,7 +5,7 @@ import { lineOf } from '../src/core/errors.ts';
 import { isAccessToken } from '../src/core/formats/access-tokens.ts';
 import { canonicalId } from '../src/core/ids.ts';
 import type { Allowance } from '../src/core/limits/attempts.ts';
-import type { BrokerBase, PresentCredential, PresentedCertificate, SecretCheck } from '../src/ports/broker-ports.ts';
+import type { BrokerBase, CredentialInForce, PresentedCertificate, SecretCheck } from '../src/ports/broker-ports.ts';
 import type { Authority } from './authorize.ts';
 import type { BrokerClient, LiveClient, ProvenIdentity } from './client-types.ts';
 import { privateClientId } from './connections/client-ids.ts';
@@ -387,7 +387,7 @@ export class Authenticator {
 export function credentialOf({
   generation,
   certificateId,
-}: Pick<ProvenIdentity, 'generation' | 'certificateId'>): PresentCredential | undefined {
+}: Pick<ProvenIdentity, 'generation' | 'certificateId'>): CredentialInForce | undefined {
   if (generation !== undefined) return { generation };
   return certificateId === undefined ? undefined : { certificateId };
 }

@@ -177,8 +177,8 @@ export class Publishing {
     activity.message(route.accountId);
     // A will is no message of a device that works.
     if (live && !live.hasPublished && !live.client.closed) publications.first(live);
-    const needsNoStore = live !== undefined && ingest.needsNoStore(message);
-    if (needsNoStore && turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) {
+    const isTaken = live !== undefined && ingest.takeWithoutStore(message);
+    if (isTaken && turns.idle && !(packet.retain && persistence.isRetaining(packet.topic))) {
       this.#pass(message);
       return;
     }
@@ -194,7 +194,7 @@ export class Publishing {
       failure = error;
       this.#guarded(() => this.#complete(turns, turn, packet));
     };
-    if (needsNoStore) stored();
+    if (isTaken) stored();
     else ingest.store(message, stored);
   }
 

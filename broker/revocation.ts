@@ -273,7 +273,7 @@ export class RightsRevocations implements Revocations {
   async #affected(accountId: string, { hasLost, mayName }: LostRightOfPeople): Promise<Set<string>> {
     const { sessions, authority, persistence } = this.#parts;
     const principals = new Set<string>();
-    const isLoser = memoized((principal: string) => {
+    const isAffected = memoized((principal: string) => {
       const person = authority.personBehind(ownerId(accountId, principal));
       return person !== undefined && hasLost(person);
     });
@@ -282,7 +282,7 @@ export class RightsRevocations implements Revocations {
       if (session.isDevice) return;
       const { clientId, queue, filters } = session;
       const principal = principalIn(clientId);
-      if (isLoser(principal) && (queue.size > 0 || [...filters.keys()].some(mayName))) principals.add(principal);
+      if (isAffected(principal) && (queue.size > 0 || [...filters.keys()].some(mayName))) principals.add(principal);
     });
     for (const { identity, filters } of sessions.peopleOf(accountId))
       if (identity && hasLost(identity.caller) && [...filters].some(mayName)) principals.add(identity.principal);

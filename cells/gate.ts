@@ -22,7 +22,7 @@ export class CellGate implements AccountGate {
   /** Requests that change something, by slot. */
   readonly #inFlight = new Map<string, number>();
   /** Accounts that are being copied from here. */
-  #leaving: ReadonlySet<string> = new Set();
+  #copied: ReadonlySet<string> = new Set();
   /** What the server does by itself, without a request or a message. */
   readonly #works = new Set<Promise<unknown>>();
 
@@ -102,7 +102,7 @@ export class CellGate implements AccountGate {
   }
 
   get isUnderWay(): boolean {
-    return this.#leaving.size > 0 || this.#closed.size > 0;
+    return this.#copied.size > 0 || this.#closed.size > 0;
   }
 
   get isReceiving(): boolean {
@@ -131,7 +131,7 @@ export class CellGate implements AccountGate {
 
   /** These accounts, and no others, are being copied from here from now on. */
   copying(accounts: Iterable<string>): void {
-    this.#leaving = new Set(accounts);
+    this.#copied = new Set(accounts);
   }
 
   beginRequest(slot: string): () => void {

@@ -82,10 +82,10 @@ export class Ingest {
   }
 
   /**
-   * Whether nothing is to be stored for a message, which is of QoS 0 then and is taken here. Without room it is not
-   * retained, and `_rejected` says so.
+   * Takes a message for which nothing is to be stored, which is of QoS 0 then, and counts it; false for any other. Without
+   * room it is not retained, and `_rejected` says so.
    */
-  needsNoStore(message: Message): boolean {
+  takeWithoutStore(message: Message): boolean {
     const { packet, route } = message;
     if (packet.qos > 0) return false;
     if (this.#noRoomFor(packet, route) || isStoredChannel(route) || this.#services.bridges.takes(route)) return false;

@@ -11,7 +11,7 @@ import type { Column } from '../parts/lists/table.tsx';
 import { Badge, Online } from '../parts/page/page.tsx';
 import { texts } from '../texts.ts';
 import { type Row, readCustomNames } from './query.ts';
-import { maxValues, primaryName, readSaid, type Said, valueColumn } from './values.tsx';
+import { type DeclaredCategory, maxValues, primaryName, readSaid, valueColumn } from './values.tsx';
 
 const words = texts.devices;
 const columnsKey = 'slipway-columns';
@@ -135,7 +135,7 @@ export function Columns({
 }
 
 /** Two products may say the same name in two ways: the channel tells them apart. */
-function labelOf(name: string, said: readonly Said[]): string {
+function labelOf(name: string, said: readonly DeclaredCategory[]): string {
   const found = said.find((one) => one.name === name);
   return name === primaryName ? texts.value : found ? `${found.label} (${found.channel})` : name;
 }

@@ -14,7 +14,7 @@ export const primaryName = 'primary';
 const maxChannels = 1000;
 
 /** A category that a product declares, and what `values` calls it. */
-export interface Said {
+export interface DeclaredCategory {
   product: string;
   channel: string;
   category: string;
@@ -24,7 +24,7 @@ export interface Said {
 }
 
 /** The declared categories of the stored channels of a product, or of all. */
-export async function readCategories(product?: string): Promise<Said[]> {
+export async function readCategories(product?: string): Promise<DeclaredCategory[]> {
   if (!can('read', 'channelTemplate')) return [];
   const fields = 'entityId,name,persistenceType,categories';
   const { results = [] } = await readList('channelTemplate', 1, {
@@ -44,7 +44,7 @@ export async function readCategories(product?: string): Promise<Said[]> {
 export const readSaid = async (product?: string) =>
   (await readCategories(product)).filter(({ category, name }) => category !== '' && !name.includes(','));
 
-export function valueColumn(column: string, name: string, said: readonly Said[]): Column<Row> {
+export function valueColumn(column: string, name: string, said: readonly DeclaredCategory[]): Column<Row> {
   const isPrimary = name === primaryName;
   const label = isPrimary ? texts.value : (said.find((one) => one.name === name)?.label ?? name);
   const show = ({ values, deviceTemplateId, deviceTemplate }: Row) => {

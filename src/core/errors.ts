@@ -70,17 +70,17 @@ export interface Failure {
 }
 
 /** What a failure says of itself: a message of its own, or what is wrong by its details and then the sentence of its kind. */
-interface Said {
+interface FailureText {
   message?: string;
   details?: ErrorDetail[];
 }
 
 /** A failure that is told. */
-export function failure(kind: FailureKind, said: Said = {}): Failure {
+export function failure(kind: FailureKind, said: FailureText = {}): Failure {
   return { kind, message: messageOf(kind, said), details: said.details ?? [] };
 }
 
-function messageOf(kind: FailureKind, { message, details = [] }: Said): string {
+function messageOf(kind: FailureKind, { message, details = [] }: FailureText): string {
   if (message !== undefined) return message;
   const reasons = reasonsOf(details, mostLeading);
   return reasons === '' ? failures[kind].message : `${reasons}. ${failures[kind].message}`;
@@ -133,7 +133,7 @@ export class PlatformError extends Error {
   readonly allowance: Allowance | undefined;
   readonly kind: FailureKind;
 
-  constructor(kind: FailureKind, options: Said & { allowance?: Allowance } = {}) {
+  constructor(kind: FailureKind, options: FailureText & { allowance?: Allowance } = {}) {
     super(messageOf(kind, options));
     this.kind = kind;
     this.name = 'PlatformError';

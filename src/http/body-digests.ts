@@ -9,7 +9,7 @@ import type { App } from './app.ts';
 const algorithms: Record<string, string> = { 'sha-256': 'sha256', 'sha-512': 'sha512', sha: 'sha1', md5: 'md5' };
 
 /** A digest that a header says; `value` in base64. */
-interface Said {
+interface DigestHeader {
   header: string;
   algorithm: string;
   value: string;
@@ -18,7 +18,7 @@ interface Said {
 /** Looks at the digests of all bodies, as they were sent. */
 export function checkDigests(app: App): void {
   app.addHook('preParsing', ({ headers }, _, payload, done) => {
-    let said: Said[];
+    let said: DigestHeader[];
     try {
       said = digestsIn(headers);
     } catch (error) {
@@ -46,9 +46,9 @@ export function checkDigests(app: App): void {
 }
 
 /** @throws PlatformError for a header that says no digest. */
-function digestsIn(headers: FastifyRequest['headers']): Said[] {
+function digestsIn(headers: FastifyRequest['headers']): DigestHeader[] {
   const md5 = headers['content-md5'];
-  const said: Said[] =
+  const said: DigestHeader[] =
     md5 === undefined ? [] : [{ header: 'content-md5', algorithm: 'md5', value: String(md5).trim() }];
   // Of a part of a file, Repr-Digest is that of the whole file (RFC 9530, 3), which who takes the file compares.
   const isPart = headers['content-range'] !== undefined;

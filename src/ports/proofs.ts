@@ -25,7 +25,7 @@ export interface PresentedCertificate {
 }
 
 /** With what a device has proven itself: the secret of this generation, or a certificate, or the CA that vouches for it. */
-export type PresentCredential = { generation: number } | { certificateId: string };
+export type CredentialInForce = { generation: number } | { certificateId: string };
 
 /** A CA whose revocation list may name a certificate, and the serial number that it would have there. */
 export interface Signature {

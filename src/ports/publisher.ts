@@ -6,7 +6,7 @@ import type { Placement } from '../../db/registry/index.ts';
 import type { Caller } from '../core/caller.ts';
 import type { Allowance, Failure } from '../core/errors.ts';
 import type { ClientProperties } from '../core/formats/message-properties.ts';
-import type { PresentCredential, PresentedCertificate } from './proofs.ts';
+import type { CredentialInForce, PresentedCertificate } from './proofs.ts';
 
 /** Messages of callers that have no connection. */
 export interface Publisher {
@@ -43,7 +43,7 @@ export type Rejection = Failure;
 export interface ProvenCaller {
   caller: Caller;
   /** Undefined for a token. */
-  credential: PresentCredential | undefined;
+  credential: CredentialInForce | undefined;
   /** As what it may act now; undefined when it has been cut off since. */
   currentCaller(): Caller | undefined;
 }

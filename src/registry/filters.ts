@@ -35,7 +35,7 @@ import { filterText, type ListQuery, type SearchServices } from '../entity/list-
 import { builtInFields, type FieldKind, fieldTypes } from '../entity/values.ts';
 
 export type FilterServices = SearchServices & { access: Access; clock: Clock };
-export type Asked = FilterServices & { caller: Caller; now: number };
+export type FilterRequest = FilterServices & { caller: Caller; now: number };
 export type Named = readonly [name: string, attribute: Attribute];
 export type Where = NonNullable<Attribute['where']>;
 
@@ -60,7 +60,7 @@ export async function compileFilter(
   services: FilterServices,
   caller: Caller,
   text: string,
-  knownTo: (asked: Asked) => Known,
+  knownTo: (asked: FilterRequest) => Known,
 ): Promise<CompiledFilter> {
   const tree = readTree(text);
   const asked = { ...services, caller, now: services.clock.now() };
@@ -72,7 +72,7 @@ export async function compileKept(
   services: FilterServices,
   caller: Caller,
   texts: readonly string[],
-  knownTo: (asked: Asked) => Known,
+  knownTo: (asked: FilterRequest) => Known,
 ): Promise<KeptFilter[]> {
   const trees = texts.map(readTree);
   const asked = { ...services, caller, now: services.clock.now() };
@@ -91,7 +91,7 @@ export function ownFilter(
     templateId: sql.ref(`${kind}.${template}`),
     where: (expression) => sql`${expression}`,
   };
-  const knownTo = (asked: Asked): Known => {
+  const knownTo = (asked: FilterRequest): Known => {
     const ofColumns = Object.entries(filterable(columns)).map(
       ([name, match]): Named => [name, { operands: [operandOf(name, match, sql.ref(`${kind}.${name}`), asked.now)] }],
     );
@@ -104,7 +104,11 @@ export function ownFilter(
   };
 }
 
-async function attributesOf(asked: Asked, { own, owners }: Known, terms: FilterTree['terms']): Promise<Attributes> {
+async function attributesOf(
+  asked: FilterRequest,
+  { own, owners }: Known,
+  terms: FilterTree['terms'],
+): Promise<Attributes> {
   const known = [...own, ...owners.flatMap((owner) => attributesOfOwner(asked, owner))];
   const byName = new Map(known.map(([name, attribute]) => [name.toLowerCase(), attribute]));
   const names = [...new Set(terms.flatMap(({ path }) => path.names.slice(1).join('.') || []))];
@@ -139,7 +143,7 @@ async function attributesOf(asked: Asked, { own, owners }: Known, terms: FilterT
 
 /** Live custom fields of the account, as far as the caller reaches what has them. */
 function customFields(
-  { caller, readers, registry: { query } }: Asked,
+  { caller, readers, registry: { query } }: FilterRequest,
   owners: readonly Owner[],
   condition: Condition,
   limit = -1,
@@ -178,7 +182,7 @@ export interface Owner {
   where: Where;
 }
 
-function attributesOfOwner({ now }: Asked, { prefix, kind, table, columns, where }: Owner): Named[] {
+function attributesOfOwner({ now }: FilterRequest, { prefix, kind, table, columns, where }: Owner): Named[] {
   const named = (name: string, operand: Operand): Named => [`${prefix}.${name}`, { operands: [operand], where }];
   const ofColumns = Object.entries(prefix === 'fields' ? {} : filterable(columns));
   return [
@@ -190,7 +194,7 @@ function attributesOfOwner({ now }: Asked, { prefix, kind, table, columns, where
 }
 
 /** Built-in fields by their own names. */
-export function ownFields(asked: Asked, owner: Owner): Named[] {
+export function ownFields(asked: FilterRequest, owner: Owner): Named[] {
   return attributesOfOwner(asked, owner).map(([name, attribute]) => [name.slice(name.indexOf('.') + 1), attribute]);
 }
 
@@ -230,7 +234,7 @@ const stored: Record<string, readonly string[]> = {
 };
 
 /** A custom field, which several templates may have, with different types: the one of the template of each row counts. */
-function customAttribute(asked: Asked, owner: Owner, named: readonly NamedField[]): Attribute | undefined {
+function customAttribute(asked: FilterRequest, owner: Owner, named: readonly NamedField[]): Attribute | undefined {
   const { now } = asked;
   const fields = named.filter(({ kind }) => kind === owner.kind);
   if (fields.length === 0) return undefined;
@@ -262,7 +266,7 @@ function sameAs(type: string): readonly string[] {
 
 /** The devices that the index of custom fields finds. A device may have two of them if their names differ in letter case. */
 function indexedRows(
-  { caller, now }: Asked,
+  { caller, now }: FilterRequest,
   { names, types }: { names: readonly string[]; types: ReadonlySet<string> },
   operator: Comparison,
   given: Given,

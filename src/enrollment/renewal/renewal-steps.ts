@@ -4,7 +4,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { PlatformError } from '../../core/errors.ts';
 import { hashOfNothing } from '../../identity/secrets/secrets.ts';
-import type { PresentCredential } from '../../ports/proofs.ts';
+import type { CredentialInForce } from '../../ports/proofs.ts';
 import { noPrevious } from '../../registry/credentials/overlaps.ts';
 
 /** Certificates that have ended; the connections that they have let in end after the commit. */
@@ -14,7 +14,7 @@ export interface Ended {
 export const nothingEnded: Ended = { certificateIds: [] };
 
 /** @throws PlatformError 401/30 when the credential has ended since it was proven. */
-export async function demandInForce(tx: Tx, deviceId: string, present: PresentCredential, now: string): Promise<void> {
+export async function demandInForce(tx: Tx, deviceId: string, present: CredentialInForce, now: string): Promise<void> {
   if ('generation' in present) {
     const credential = await credentialOf(tx, deviceId);
     const { generation, previousGeneration, previousUntil } = credential ?? {};
@@ -36,7 +36,7 @@ export async function demandInForce(tx: Tx, deviceId: string, present: PresentCr
 export async function replaceNewest(
   tx: Tx,
   caller: Caller,
-  present: PresentCredential,
+  present: CredentialInForce,
   secretHash: string,
   now: string,
   previousUntil: string,

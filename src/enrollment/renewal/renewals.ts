@@ -17,7 +17,7 @@ import { makeSecret } from '../../identity/secrets/secrets.ts';
 import type { Audit } from '../../operations/audit/index.ts';
 import type { CredentialService } from '../../ports/credentials.ts';
 import type { EnrollmentAnswer } from '../../ports/enrollment.ts';
-import type { PresentCredential } from '../../ports/proofs.ts';
+import type { CredentialInForce } from '../../ports/proofs.ts';
 import type { Revocations } from '../../ports/revocations.ts';
 import { storeSecret } from '../../registry/credentials/credentials.ts';
 import type { Overlaps } from '../../registry/credentials/overlaps.ts';
@@ -75,7 +75,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
    * Makes the next credential of a device that has proven itself with `present`: a certificate for a request, otherwise a
    * secret. @throws PlatformError 400/106, 401/30 when `present` has ended meanwhile, 429.
    */
-  async renew(deviceId: string, present: PresentCredential, csr: string | undefined): Promise<Renewed> {
+  async renew(deviceId: string, present: CredentialInForce, csr: string | undefined): Promise<Renewed> {
     const { registry } = this.#ctx;
     this.#tries.takeTry(deviceId);
     const device = registry.entity('devices', deviceId);
@@ -89,7 +89,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
     return { device: { id: deviceId, serialNumber, accountId, deviceTemplateId }, credential: shown(fresh) };
   }
 
-  async renewMessage(deviceId: string, present: PresentCredential, message: Buffer): Promise<Buffer> {
+  async renewMessage(deviceId: string, present: CredentialInForce, message: Buffer): Promise<Buffer> {
     try {
       const { credential } = await this.renew(deviceId, present, readMessage(message));
       return Buffer.from(JSON.stringify({ credential: { username: deviceId, ...credential } }));
@@ -100,7 +100,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
     }
   }
 
-  async connected(deviceId: string, present: PresentCredential): Promise<boolean> {
+  async connected(deviceId: string, present: CredentialInForce): Promise<boolean> {
     if (!this.#ends.has(deviceId)) return false;
     return this.#endFormer(deviceId, ({ certificateId, generation }) =>
       'generation' in present ? generation === present.generation : certificateId === present.certificateId,
@@ -155,7 +155,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
 
   async #makeFresh(
     device: Device,
-    present: PresentCredential,
+    present: CredentialInForce,
     group: Group | undefined,
     csr: string | undefined,
   ): Promise<NewCredential> {
@@ -187,7 +187,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
   async #store(
     tx: Tx,
     { id: deviceId, accountId }: Device,
-    present: PresentCredential,
+    present: CredentialInForce,
     fresh: NewCredential,
     until: string,
   ): Promise<Ended> {
@@ -231,7 +231,7 @@ export class Renewals implements Omit<CredentialService, 'enrollment'> {
 async function keepFormer(
   tx: Tx,
   next: Pick<Row<'renewals'>, 'deviceId' | 'accountId' | 'certificateId' | 'generation' | 'until'>,
-  present: PresentCredential,
+  present: CredentialInForce,
 ): Promise<void> {
   const former =
     'generation' in present

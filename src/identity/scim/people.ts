@@ -195,17 +195,17 @@ function lockedOut(stored: Json, change: Change, ignored: Ignored, refusal: unkn
   return readIncoming({ ...stored, active: false }, ignored);
 }
 
-type Said = [name: string, value: unknown];
+type AttributeValue = [name: string, value: unknown];
 
 /** The attributes that a change names, with their values. */
-function saidBy(change: Change): Said[] {
+function saidBy(change: Change): AttributeValue[] {
   if ('replacement' in change) return Object.entries(change.replacement);
   return change.operations
-    .flatMap(({ op, path, value }): Said[] => {
+    .flatMap(({ op, path, value }): AttributeValue[] => {
       if (path !== undefined) return [[path, op === 'remove' ? undefined : value]];
       return isObject(value) ? Object.entries(value) : [];
     })
-    .flatMap(([name, value]): Said[] =>
+    .flatMap(([name, value]): AttributeValue[] =>
       isSame(name, userSchema) && isObject(value) ? Object.entries(value) : [[name, value]],
     );
 }

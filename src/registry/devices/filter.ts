@@ -14,9 +14,9 @@ import type { Attribute, FoundRows, KeptFilter } from '../../entity/filters/comp
 import { type Condition, dateOperand, jsonOf, type Operand, textOperand } from '../../entity/filters/operands.ts';
 import { atOrBelow, inReach } from '../../entity/list-filters.ts';
 import {
-  type Asked as AskedOf,
   compileFilter,
   compileKept,
+  type FilterRequest,
   type FilterServices,
   filterable,
   type Known,
@@ -27,7 +27,7 @@ import {
   type Where,
 } from '../filters.ts';
 
-type Asked = AskedOf & { account: string };
+type DeviceFilterRequest = FilterRequest & { account: string };
 
 /** @throws PlatformError 400/106 naming `filter`, for what is no filter of devices; 429 while too many reads wait. */
 export function compileDeviceFilter(services: FilterServices, caller: Caller, text: string) {
@@ -43,14 +43,14 @@ export function compileKeptFilters(
   return compileKept(services, caller, texts, knownOfDevices);
 }
 
-function knownOfDevices(given: AskedOf): Known {
+function knownOfDevices(given: FilterRequest): Known {
   const asked = { ...given, account: accountKey(given.caller.accountId) };
   const owners = ownersOf(asked);
   return { own: [...columnsOfDevices(asked, owners[0]), ...noted(asked)], owners };
 }
 
 /** The device, and its parents that the caller may read. */
-function ownersOf(asked: Asked): readonly [device: Owner, ...parents: Owner[]] {
+function ownersOf(asked: DeviceFilterRequest): readonly [device: Owner, ...parents: Owner[]] {
   const { caller, access, registry } = asked;
   const parent =
     (table: string, column: string, more: Condition): Where =>
@@ -82,7 +82,7 @@ function ownersOf(asked: Asked): readonly [device: Owner, ...parents: Owner[]] {
 const listed = ['deviceTemplateId', 'organizationId', 'provisioningState', 'connected', 'silent'];
 const presence: readonly string[] = presenceNames;
 
-function columnsOfDevices(asked: Asked, device: Owner): Named[] {
+function columnsOfDevices(asked: DeviceFilterRequest, device: Owner): Named[] {
   const { now } = asked;
   const columns = Object.entries(filterable(deviceColumns)).map(([name, match]): Named => {
     const operandFor = (value: RawBuilder<unknown>) => operandOf(name, match, value, now);
@@ -100,7 +100,7 @@ function columnsOfDevices(asked: Asked, device: Owner): Named[] {
 }
 
 /** Many devices have one of few versions: the versions are compared, and not those of one device after another. */
-function byVersions(asked: Asked, operand: Operand, ofVersion: Operand): Operand {
+function byVersions(asked: DeviceFilterRequest, operand: Operand, ofVersion: Operand): Operand {
   const compare: Operand['compare'] = (operator, value) => {
     const condition = ofVersion.compare(operator, value);
     return (
@@ -111,12 +111,12 @@ function byVersions(asked: Asked, operand: Operand, ofVersion: Operand): Operand
 }
 
 /** The versions that devices of the account have, and how many have each. */
-function versionsWith({ caller }: Asked, condition: Condition): RawBuilder<unknown> {
+function versionsWith({ caller }: DeviceFilterRequest, condition: Condition): RawBuilder<unknown> {
   return sql`from "firmwareVersionCounts" where "accountId" = ${caller.accountId} and ${condition}`;
 }
 
 /** A column as the caller sees it. */
-function columnOf({ caller }: Asked, name: string): RawBuilder<unknown> {
+function columnOf({ caller }: DeviceFilterRequest, name: string): RawBuilder<unknown> {
   if (!presence.includes(name)) return sql.ref(`devices.${name}`);
   const noted = (column: string) =>
     sql`(select ${sql.ref(`p.${column}`)} from "devicePresence" as p where p."row" = "devices"."row")`;
@@ -128,7 +128,7 @@ function columnOf({ caller }: Asked, name: string): RawBuilder<unknown> {
 
 /** The rows that an index of a column finds. */
 function rowsOfColumn(
-  asked: Asked,
+  asked: DeviceFilterRequest,
   name: string,
   match: Match,
   condition: Condition,
@@ -158,7 +158,7 @@ function rowsOfColumn(
 }
 
 function rowsOfText(
-  asked: Asked,
+  asked: DeviceFilterRequest,
   name: 'serialNumber' | 'name',
   operator: string,
   text: string,
@@ -168,7 +168,7 @@ function rowsOfText(
 }
 
 /** What is noted about devices in other tables, for callers that may read it. */
-function noted({ caller, access, registry: { query: db }, account, now }: Asked): Named[] {
+function noted({ caller, access, registry: { query: db }, account, now }: DeviceFilterRequest): Named[] {
   const named = (name: string, kind: EntityKind, operand: Operand): Named[] => {
     if (!access.may(caller, 'read', kind)) return [];
     const reader = access.narrow(caller, 'read', kind);
@@ -197,7 +197,7 @@ function withinOf({
   access,
   db,
   account,
-}: Pick<Asked, 'caller' | 'access' | 'account'> & { db: Db }): Attribute {
+}: Pick<DeviceFilterRequest, 'caller' | 'access' | 'account'> & { db: Db }): Attribute {
   const isBelow = (value: unknown) => {
     const root = fold(String(value));
     return atOrBelow(db, access.reaches(caller, caller.accountId, root) ? [root] : [], 'devices.organizationId');
