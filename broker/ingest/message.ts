@@ -66,7 +66,10 @@ export interface Sent {
   readonly origin: Origin;
 }
 
-/** An accepted message on its way to the store and to its subscribers. */
+/**
+ * An accepted message on its way to the store and to its subscribers, with what `Ingest` notes of it on this way. It counts its open writes,
+ * and the last one goes on with it: promises would cost 5 % of the CPU time of a stored message.
+ */
 export class Message implements Sent, Verdict {
   /** What its subscribers get: the message, or the explanation that has taken its place. */
   packet: Incoming;

@@ -20,6 +20,7 @@ const ordersInFlight = 2;
 /** Milliseconds from the death of a worker to the start of the next. */
 const restartDelay = 1000;
 
+/** It is no AskedThread: the worker is given what has gathered as soon as it has room, and when it has died another one goes on. */
 export class SeriesWriter {
   readonly commits = new Commits();
   readonly #path: string;
