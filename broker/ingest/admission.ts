@@ -16,6 +16,7 @@ interface Waiting {
 /**
  * Lets messages into the store: at once while it keeps up, else accounts take turns, then the connections of each. So the
  * writer has only so much before it, and what waits can still be put into a fair order. Messages of one connection keep theirs.
+ * It is no Scheduler: that bounds how many pieces run at once, and this their cost.
  */
 export class Admission {
   readonly #lanes = new Lanes<Waiting>(quantum);

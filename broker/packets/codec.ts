@@ -54,11 +54,10 @@ export interface Codec {
   readonly level: 3 | 4 | 5;
   /** @throws Malformed, which ends the connection: nothing that is malformed is handled [MQTT-4.8.0-1]. */
   read(frame: Frame): Packet;
-  /** `properties` are those of MQTT 5. */
-  /** Undefined when it is longer than the client takes. */
+  /** `properties` are those of MQTT 5. Undefined when it is longer than the client takes. */
   accepted(isSessionPresent: boolean, properties: Properties): Buffer | undefined;
   refused(refusal: ConnectRefusal): Buffer;
-  /** `why` gives MQTT 5 its reason code and Reason String. */
+  /** `code` and `sentence` are the reason code and Reason String of MQTT 5. */
   answer(cmd: Answer['cmd'], messageId: number, code?: number, sentence?: string): Buffer;
   suback(messageId: number, granted: readonly Granted[]): Buffer;
   /** For each filter why it has not ended, if it has not. */

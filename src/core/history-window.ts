@@ -1,6 +1,6 @@
 /**
- * What a reader may see of a device's past. Each read of it takes such a window, which only `Access.historyWindowOf` makes: a read without one
- * does not compile.
+ * What a reader may see of a device's past. Each read of it takes such a window: `Access.historyWindowOf` makes that of a reader, and
+ * `wholeHistory` is for the device itself and for what no reader sees. A read without one does not compile.
  */
 
 /** Milliseconds since 1970. */

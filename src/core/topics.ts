@@ -1,6 +1,6 @@
 import type { Right } from './rights.ts';
 
-/** Channel topics, `<root>/<account>/d/<device>/<channel>`, and the table of service channels. Nothing else parses a topic. */
+/** Channel topics, `<root>/<account>/d/<device>/<channel>`, and the table of service channels. Nothing else parses a channel topic. */
 
 interface ServiceChannel {
   /** What others than the device need to publish on it, besides `publish` of devices; without it only the device may. */

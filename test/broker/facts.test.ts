@@ -1,4 +1,4 @@
-/** What we rely on although Aedes 1.2 behaves otherwise when left alone. Each test fails when the fault comes back. */
+/** What the broker holds and one that lets Aedes 1.2 serve its clients does not. Each test fails when the fault comes back. */
 import { interceptChecks, interceptPoints, whileAccessFails } from '../support/faults.ts';
 import { part } from '../support/part.ts';
 import { nextMessage, type Service } from '../support/service.ts';

@@ -90,7 +90,7 @@ t.test('the functions that docs/architecture.md names are in their files', async
 function loadedBy(file: string, seen = new Set<string>()): Set<string> {
   if (seen.has(file)) return seen;
   seen.add(file);
-  const imports = readFileSync(file, 'utf8').matchAll(/^(?:im|ex)port (?!type )[^;]*?from '([^']+)';/gm);
+  const imports = readFileSync(file, 'utf8').matchAll(/^(?:im|ex)port (?!type )(?:[^;]*?from )?'([^']+)';/gm);
   for (const [, path = ''] of imports)
     if (path.startsWith('.')) loadedBy(join(dirname(file), path), seen);
     else seen.add(path);
@@ -136,7 +136,9 @@ t.test('no file imports from a layer above its own', async (t) => {
     for (const name of readdirSync(top, { recursive: true, encoding: 'utf8' })) {
       if (!name.endsWith('.ts')) continue;
       const file = join(top, name);
-      const imports = readFileSync(file, 'utf8').matchAll(/(?:(?:im|ex)port [^;]*?from |import\()'(\.[^']+\.ts)'/g);
+      const imports = readFileSync(file, 'utf8').matchAll(
+        /(?:(?:im|ex)port (?:[^;]*?from )?|import\()'(\.[^']+\.ts)'/g,
+      );
       for (const [, path = ''] of imports) {
         const target = join(dirname(file), path);
         const [own, other] = [layerOf(layers, file), layerOf(layers, target)];
@@ -182,7 +184,7 @@ t.test(
       for (const name of readdirSync(top, { recursive: true, encoding: 'utf8' })) {
         if (!/\.tsx?$/.test(name) || /^(document\.ts|api-types\.d\.ts)$/.test(name)) continue;
         const found = readFileSync(join(top, name), 'utf8').matchAll(
-          /(?:^(?:im|ex)port (?!type )[^;]*?from |import\()'((?:@[^/']+\/)?[^./'#:@][^/':]*)(?:\/[^':]*)?'/gm,
+          /(?:^(?:im|ex)port (?!type )(?:[^;]*?from )?|import\()'((?:@[^/']+\/)?[^./'#:@][^/':]*)(?:\/[^':]*)?'/gm,
         );
         for (const [, name = ''] of found) imported.add(name);
       }
@@ -197,7 +199,9 @@ t.test('broker/routing.ts alone imports Aedes', async (t) => {
   const importing = ['src', 'cells', 'cli', 'broker', 'db'].flatMap((top) =>
     readdirSync(top, { recursive: true, encoding: 'utf8' })
       .map((name) => join(top, name))
-      .filter((file) => file.endsWith('.ts') && /from '(?:aedes|mqemitter)/.test(readFileSync(file, 'utf8'))),
+      .filter(
+        (file) => file.endsWith('.ts') && /(?:from|import) '(?:aedes|mqemitter)/.test(readFileSync(file, 'utf8')),
+      ),
   );
   t.strictSame(importing, ['broker/routing.ts']);
 });
@@ -206,7 +210,7 @@ t.test('every test that docs/aedes.md names is there', async (t) => {
   const facts = readFileSync('test/broker/facts.test.ts', 'utf8');
   const rows = readFileSync('docs/aedes.md', 'utf8').split('\n');
   const titles = rows.flatMap((row) => [...(row.split(' | ').at(-1) ?? '').matchAll(/"([^"]+)"/g)]);
-  t.ok(titles.length > 20);
+  t.ok(titles.length > 4);
   // A title that is cut off ends with dots.
   for (const [, title = ''] of titles)
     t.equal(facts.split(`t.test('${`${title}'`.replace("…'", '')}`).length, 2, title);

@@ -1,4 +1,3 @@
-/** The form of a limit. */
 /** One limit. A row in one of the lists of limits is all that a new one needs, besides the code that enforces it. */
 export interface Limit {
   name: string;

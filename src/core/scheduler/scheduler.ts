@@ -1,4 +1,7 @@
-/** The one queue in front of everything that accounts share: accounts take turns, then the callers within an account. */
+/**
+ * The queue in front of what accounts share, but for the message store (`broker/ingest/admission.ts`): accounts take turns, then the callers
+ * within an account.
+ */
 import { PlatformError } from '../errors.ts';
 import { type Lane, Lanes } from './lanes.ts';
 import { LongWork } from './long-work.ts';
