@@ -31,6 +31,7 @@ import type { App } from '../http/app.ts';
 import type { Audit } from '../operations/audit/index.ts';
 import type { IdentityContext } from './context.ts';
 import { makeToken } from './secrets/secrets.ts';
+import { demandMaker } from './token-making.ts';
 
 const createBody = Type.Object({ accountId: Type.String(), ...createProperties(applicationColumns) });
 const updateBody = Type.Object(changeProperties(applicationColumns));
@@ -62,7 +63,8 @@ export function applicationRoutes(app: App, ctx: IdentityContext): void {
     prepare: () => show,
     create: {
       summary: 'Create an application',
-      description: 'The response is the only one with the appToken, which is stored as a hash.',
+      description:
+        'The response is the only one with the appToken, which is stored as a hash. A token of /tokens cannot make one.',
       errors: ['unknownReference'],
       answer: 'The only answer with its appToken.',
       shape: createdShape,
@@ -93,9 +95,10 @@ export function applicationRoutes(app: App, ctx: IdentityContext): void {
 
 /**
  * Makes an application of the caller's account; its appToken is in the answer and nowhere else.
- * @throws PlatformError 400/106 for a station without its limits, or another with them; 400/102 for what it names.
+ * @throws PlatformError 400/106 for a station without its limits, or another with them; 400/102 for what it names; as demandMaker.
  */
 async function createApplication(ctx: IdentityContext, caller: Caller, body: CreateBody) {
+  demandMaker(caller);
   const appToken = makeToken(caller.accountId);
   return writeAs(ctx, caller, undefined, async (tx) => {
     const roleId = await giveRights(tx, caller, body);

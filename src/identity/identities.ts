@@ -15,6 +15,7 @@ import type { PasswordChooser } from './grants.ts';
 import { type personBody, readPerson } from './person.ts';
 import type { Passwords } from './secrets/passwords.ts';
 import type { Sessions } from './sessions/sessions.ts';
+import { demandMaker } from './token-making.ts';
 
 /** Characters of an email address. */
 export const maxEmailLength = 254;
@@ -76,7 +77,7 @@ interface NewUserBody {
 
 /**
  * The identity that a body wants made; without a password it is an invitation.
- * @throws PlatformError 400 with 106 naming the property.
+ * @throws PlatformError 400 with 106 naming the property; as demandMaker for a password.
  */
 export async function identityFor(
   { clock, passwords }: { clock: Clock; passwords: Passwords },
@@ -89,6 +90,7 @@ export async function identityFor(
   const blank = newIdentity(clock, 'idmUserEmail', { accountId, email, ...noPassword });
   const identity = { ...blank, ...readPerson(idmUserProfile ?? {}, 'idmUserProfile.') };
   if (password === undefined) return identity;
+  demandMaker(caller);
   const passwordHash = await passwords.hashNew('idmUserPassword', password, email, laneOf(caller));
   return { ...identity, passwordHash, passwordChosenBy: isFullAdmin(caller) ? 'admin' : 'other' };
 }

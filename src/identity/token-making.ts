@@ -15,9 +15,13 @@ const spans = { 'one year': 366 * day, '30 days': 30 * day };
 type TokenRow = Row<'accessTokens'>;
 type WantedToken = Pick<TokenRow, 'ownerId' | 'name' | 'expires' | 'rights' | 'organizationId'>;
 
-/** @throws PlatformError 403/21 for a token, and for who has no rights to give. */
+/**
+ * Whatever lets its holder act here for longer than a token lasts asks here: tokens, programs, passwords of others, providers.
+ * @throws PlatformError 403/21 for a token, and for who has no rights to give.
+ */
 export function demandMaker(caller: Caller): void {
-  if (caller.tokenId !== undefined) throw new PlatformError('forbidden', { message: 'A token cannot make tokens.' });
+  if (caller.tokenId !== undefined)
+    throw new PlatformError('forbidden', { message: 'A token cannot make a way in that outlives it.' });
   if (!isAccountWide(caller) && caller.kind !== 'endUser')
     throw new PlatformError('forbidden', { message: 'Only people and back-ends make tokens.' });
 }

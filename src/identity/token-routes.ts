@@ -83,7 +83,7 @@ export function tokenRoutes(app: App, ctx: IdentityContext): void {
         operationId: 'createToken',
         summary: 'Make a token for a program of yours',
         description:
-          'The response is the only one with its text, which is stored as a hash. A token cannot make tokens.',
+          'The response is the only one with its text, which is stored as a hash. A token makes no tokens, programs, identity providers or passwords.',
         body: createBody,
         response: { 200: Type.Object({ token: createdShape }, { description: 'The only answer with its text.' }) },
       },

@@ -120,6 +120,43 @@ t.test('it has at most the rights of its owner, and makes neither tokens nor ses
   t.equal((await service.http('DELETE', `/api/v1/tokens/${own.id}`)).status, 200, 'and ends them');
 });
 
+t.test('it makes no way in that outlives it: no program, no password of others, no provider', async (t) => {
+  const { accountId } = service;
+  const { token } = await make(service.admin);
+  const template = await service.template();
+  const organization = await service.organization();
+  const limits = { deviceTemplateId: template.id, maxDevices: 1, expiresAt: tomorrow() };
+  const stranger = () => ({
+    createIdmUser: true,
+    idmUserEmail: `${service.unique('p').replace(' ', '-')}@example.com`,
+  });
+  const secret = { idmUserPassword: 'a long enough secret' };
+  const issuer = 'https://id.example.com/';
+  const about = { name: 'Company', clientId: 'slipway', issuer };
+  const { id, version } = await service.create('/identity-providers', 'identityProvider', about);
+  const asks: Array<['POST' | 'PUT', string, object]> = [
+    ['POST', '/applications', { name: 'script', kind: 'backEnd' }],
+    ['POST', '/applications', { name: 'script', kind: 'backEnd', roleId: 'account:support' }],
+    ['POST', '/applications', { name: 'script', kind: 'endUserApp' }],
+    ['POST', '/applications', { name: 'script', kind: 'station', ...limits }],
+    ['POST', '/account-users', { ...stranger(), ...secret }],
+    ['POST', '/end-users', { organizationId: organization.id, ...stranger(), ...secret }],
+    ['POST', '/identity-providers', { ...about, name: 'Other', issuer: `${issuer}other` }],
+    ['PUT', `/identity-providers/${id}`, { ...about, issuer: `${issuer}third` }],
+  ];
+  for (const [method, path, more] of asks) {
+    const ask = (by: string) =>
+      service.http(method, `/api/v1${path}`, { token: by, ...etag(version), body: { accountId, ...more } });
+    t.match(await ask(token), refused(21, 403), `${path} ${JSON.stringify(more)}`);
+    t.equal((await ask(service.admin)).status, 200, `${path}: its owner does`);
+  }
+  for (const [path, more] of [
+    ['/account-users', stranger()],
+    ['/end-users', { organizationId: organization.id, ...stranger() }],
+  ] as const)
+    t.equal((await service.http('POST', `/api/v1${path}`, { token, body: { accountId, ...more } })).status, 200, path);
+});
+
 t.test('it counts in its organization only, for an admin and for an end-user, wherever the tree goes', async (t) => {
   const { organization, device, topic } = await watched();
   const other = await watched();

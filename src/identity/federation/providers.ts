@@ -28,6 +28,7 @@ import { change, insert, inThread, stamp, trash, writeAs } from '../../entity/ve
 import type { App } from '../../http/app.ts';
 import type { IdentityContext } from '../context.ts';
 import { applyGroupRoles, endFollowed, followFew, noteRolesPending } from '../scim/following.ts';
+import { demandMaker } from '../token-making.ts';
 import { forgetPeople } from './forgetting.ts';
 import { issuerProblem } from './issuer-problem.ts';
 import { demandMappings } from './mappings.ts';
@@ -102,8 +103,9 @@ export function identityProviderRoutes(app: App, ctx: IdentityContext): void {
   });
 }
 
-/** @throws PlatformError 400/106 for an address, a scope or a name that cannot be. */
+/** @throws PlatformError 400/106 for an address, a scope or a name that cannot be; as demandMaker. */
 async function createProvider(ctx: IdentityContext, caller: Caller, body: Static<typeof createBody>) {
+  demandMaker(caller);
   checkBody(ctx, body);
   const stamped = stamp(ctx.clock, caller);
   const demandMay = async (tx: Tx) => {
@@ -128,7 +130,7 @@ async function createProvider(ctx: IdentityContext, caller: Caller, body: Static
   });
 }
 
-/** @throws PlatformError as change, and 400/106 as createProvider. */
+/** @throws PlatformError as change, and as createProvider. */
 async function updateProvider(
   ctx: IdentityContext,
   caller: Caller,
@@ -136,6 +138,7 @@ async function updateProvider(
   version: number,
   body: Static<typeof updateBody>,
 ) {
+  demandMaker(caller);
   checkBody(ctx, body);
   // As many people as the provider has are unlinked or marked.
   const { row, followed, hasMoved } = await writeAs(inThread(ctx.registry), caller, undefined, async (tx) => {
