@@ -50,7 +50,7 @@ const rate = new Intl.NumberFormat(undefined, { maximumSignificantDigits: 3 });
 
 function Figures({ of: { online, devices, messages, refusals, history = [] } }: { of: OverviewOf }) {
   const line = (name: 'connected' | 'messages' | 'refusals') => {
-    const points = history.map((one) => ({ time: Date.parse(one.time), value: one[name] }));
+    const points = history.map((one) => ({ time: Date.parse(one.time), value: one[name] ?? 0 }));
     // What is still being counted would look like a fall.
     return name === 'connected' ? points : points.slice(0, -1);
   };

@@ -1,5 +1,6 @@
 /** GET /overview: how many devices, messages and refusals there are, what needs attention, and what happened lately. */
 import type { MqttClient } from 'mqtt';
+import type { Rights } from '../../src/core/rights.ts';
 import { startReceiver } from '../bridges/receiver.ts';
 import { devices, publish, rollOut, rolloutUntil, update } from '../firmware/fleet.ts';
 import { makeCertificate } from '../support/certificates.ts';
@@ -341,11 +342,31 @@ t.test('claims, new devices, jobs and updates happened lately, and an end-user s
   t.equal(overview.byProduct.length, 2);
   const none = { length: 0 };
   t.match(heard, { devices: 6, byProduct: none, attention: none, recent: none }, 'each part needs its own permission');
-  t.notOk('byFirmware' in heard);
-  const reader = await role(own, 'account', { device: ['subscribe', 'read'] });
-  const seen = await read(own, '', (await accountUser(own, { roleId: reader.id })).token);
-  t.match(seen.byProduct, [{}, {}]);
-  t.notOk(seen.recent.some(({ kind }) => kind === 'update'));
+  const partsOf = (one: Overview) => ['byFirmware', 'messages', 'refusals', 'history'].filter((name) => name in one);
+  const withRefusals = ({ history = [] }: Overview) => history.filter((step) => 'refusals' in step).length;
+  t.same(partsOf(heard), ['messages', 'history'], 'who hears messages sees how many there are');
+  t.equal(heard.history?.length, overview.history?.length);
+  t.equal(withRefusals(heard), 0);
+  const who = async (rights: Rights) => {
+    const { id: roleId } = await role(own, 'account', rights);
+    return (await accountUser(own, { roleId })).token;
+  };
+  const seenBy = async (rights: Rights) => {
+    const seen = await read(own, '', await who(rights));
+    return { seen, parts: partsOf(seen), kinds: new Set(seen.recent.map(({ kind }) => kind)) };
+  };
+  const reader = await seenBy({ device: ['subscribe', 'read'] });
+  t.match(reader.seen.byProduct, [{}, {}]);
+  t.same(reader.parts, ['byFirmware', 'messages', 'history']);
+  t.same(reader.kinds, new Set(['newDevice']), 'neither claims nor updates nor jobs');
+  t.equal(withRefusals(reader.seen), 0);
+  const { seen, parts, kinds } = await seenBy({ device: ['subscribe', 'read'], auditRecord: ['read'] });
+  t.same(parts, ['byFirmware', 'messages', 'refusals', 'history']);
+  t.same(kinds, new Set(['claim', 'newDevice']));
+  t.match(seen.refusals, { lastDay: 2 });
+  t.equal(withRefusals(seen), seen.history?.length);
+  const deaf = { token: await who({ device: ['read'], auditRecord: ['read'] }) };
+  t.match(await own.http('GET', `/api/v1/overview?accountId=${own.accountId}`, deaf), { status: 403 });
 
   const theirs = await read(own, '', token);
   t.match(theirs, { devices: 1, byProduct: { 0: { value: template.id, count: 1 }, length: 1 }, attention: none });

@@ -3,6 +3,7 @@
  * writes their JSON too: there are two thousand in a week.
  */
 import { type RawBuilder, sql } from 'kysely';
+import { may } from '../../core/caller.ts';
 import { inReach } from '../../entity/list-filters.ts';
 import { activityStep, stepOf } from '../../ports/activity.ts';
 import type { OverviewRequest } from './reading.ts';
@@ -11,8 +12,12 @@ import type { Overview } from './shape.ts';
 const hour = 60 * 60_000;
 const day = 24 * hour;
 
-/** `items` are the JSON of the history's items, some in each text; `causes` are refusals of the last day, by cause. */
-export type History = Required<Pick<Overview, 'messages' | 'refusals'>> & {
+/**
+ * `items` are the JSON of the history's items, some in each text; `causes` are refusals of the last day, by cause. Refusals are
+ * for who may list those of all devices.
+ */
+export type History = Required<Pick<Overview, 'messages'>> & {
+  refusals: Overview['refusals'];
   items: string[];
   causes: Map<string, number>;
 };
@@ -24,12 +29,13 @@ export async function historyOf(
   counts: Promise<{ online: number }>,
 ): Promise<History> {
   const { accountId } = caller;
+  const seesRefusals = may(caller, 'read', 'auditRecord');
   const now = clock.now();
   const running = broker.runningActivity(accountId);
   const last = stepOf(now);
   const ofDay = sql`"accountId" = ${accountId} and "time" >= ${stepOf(now - day)}`;
   const [past, [own], [sums], found, { online }] = await Promise.all([
-    read<{ items: string }>(stepsBetween(accountId, stepOf(now - hours * hour), last)),
+    read<{ items: string }>(stepsBetween(accountId, stepOf(now - hours * hour), last, seesRefusals)),
     read<Counted>(
       sql`select "messages", "refusals" from "activity" where "accountId" = ${accountId} and "time" = ${last}`,
     ),
@@ -47,12 +53,12 @@ export async function historyOf(
   const ofLast = {
     ...{ time: new Date(last).toISOString(), connected: online },
     messages: running.messages + (own?.messages ?? 0),
-    refusals: running.refusals + (own?.refusals ?? 0),
+    ...(seesRefusals && { refusals: running.refusals + (own?.refusals ?? 0) }),
   };
   const messages = running.messages + (sums?.messages ?? 0);
   return {
     messages: { perSecond: running.messagesPerSecond, perSecondLastDay: (messages * 1000) / day, lastDay: messages },
-    refusals: { lastDay: running.refusals + (sums?.refusals ?? 0) },
+    refusals: seesRefusals ? { lastDay: running.refusals + (sums?.refusals ?? 0) } : undefined,
     items: [...past.map(({ items }) => items), JSON.stringify(ofLast)],
     causes,
   };
@@ -73,14 +79,15 @@ interface Counted {
 }
 
 /** The JSON of each five minutes from `first` to those before `last`, of a day in each row. */
-function stepsBetween(accountId: string, first: number, last: number): RawBuilder<unknown> {
+function stepsBetween(accountId: string, first: number, last: number, seesRefusals: boolean): RawBuilder<unknown> {
   // Literals, for a parameter is no integer: with it each of the five minutes would be a day of its own.
   const [begin, end, step, ofDay] = [first, last, activityStep, day].map((number) => sql.lit(number));
+  const refusals = seesRefusals ? sql`, 'refusals', coalesce("refusals", 0)` : sql``;
   return sql`with recursive "steps"("at") as
       (select ${begin} union all select "at" + ${step} from "steps" where "at" + ${step} < ${end}),
     "shown" as (select "at", json_object(
         'time', strftime('%Y-%m-%dT%H:%M:%S.000Z', "at" / 1000, 'unixepoch'), 'connected', coalesce("connected", 0),
-        'messages', coalesce("messages", 0), 'refusals', coalesce("refusals", 0)) as "item"
+        'messages', coalesce("messages", 0)${refusals}) as "item"
       from "steps" left join "activity" on "accountId" = ${accountId} and "time" = "at")
     select group_concat("item", ',' order by "at") as "items" from "shown" group by "at" / ${ofDay} order by "at"`;
 }

@@ -33,7 +33,8 @@ export async function recentOf(request: OverviewRequest): Promise<Recent[]> {
   const { caller } = request;
   const ofFirmware = withRight(request, 'read', 'firmwareState');
   const [claims, updates, jobs, made] = await Promise.all([
-    claimsOf(request),
+    // An end-user is told those that began its possession.
+    !isAccountWide(caller) || may(caller, 'read', 'auditRecord') ? claimsOf(request) : [],
     ofFirmware ? updatesOf(ofFirmware) : [],
     isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(request) : [],
     newDevicesOf(request),

@@ -34,7 +34,7 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
     // Each part needs the permission of what it tells, as the list that it comes from does.
     const ofDevices = withRight(request, 'read', 'device');
     const reached = isAll || !ofDevices ? counts : deviceCountsOf(ofDevices);
-    const [found, seen, byFirmware, ofTime, refusals, attention, recent] = await Promise.all([
+    const [found, seen, byFirmware, ofTime, own, attention, recent] = await Promise.all([
       counts,
       ofDevices && reached,
       ofDevices && firmwareCountsOf(ofDevices, reached),
@@ -43,10 +43,10 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
       attentionOf(request, use, history),
       ofDevices ? recentOf(ofDevices) : [],
     ]);
-    const { causes: _, items, ...activity } = ofTime ?? {};
+    const { causes: _, items, messages, refusals = own } = ofTime ?? {};
     const byProduct = seen?.byProduct ?? [];
     const time = new Date(ctx.clock.now()).toISOString();
-    const told = { ...(byFirmware && { byFirmware }), ...(refusals && { refusals }), ...activity };
+    const told = { ...(byFirmware && { byFirmware }), ...(messages && { messages }), ...(refusals && { refusals }) };
     return { time, ...found, byProduct, ...told, attention, recent, items };
   }
 
@@ -59,7 +59,7 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
         operationId: 'getOverview',
         summary: 'Read how the account is: devices, messages, what needs attention, what happened lately',
         description:
-          'At most five seconds late. Each part needs the permission to read what it tells: products, what happened and which devices are lost that of devices. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
+          'At most five seconds late. Each part needs the permission to read what it tells: products, firmware, what happened and which devices are lost that of devices; refusals, those of the history too, and claims also that of the audit record; counts of devices and messages come with this operation. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
         querystring: query,
         response: { 200: streamed(Type.Object({ overview: overviewShape }, { description: 'As it is now.' })) },
       },

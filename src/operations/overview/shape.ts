@@ -61,7 +61,7 @@ const history = Type.Array(
     time: Type.Unsafe<string>({ ...DateText, description: 'The beginning of the five minutes.' }),
     connected: Type.Integer({ description: 'Devices at the end of the five minutes.' }),
     messages: count,
-    refusals: count,
+    refusals: Type.Optional(count),
   }),
   {
     maxItems: (maxHours * hour) / activityStep + 1,
@@ -102,7 +102,13 @@ export const overviewShape = Type.Object({
     ),
   ),
   refusals: Type.Optional(
-    Type.Object({ lastDay: count }, { description: 'For end-users: of their devices, of each at most the last 50.' }),
+    Type.Object(
+      { lastDay: count },
+      {
+        description:
+          'For end-users: of their devices, of each at most the last 50. Others need the permission to read the audit record.',
+      },
+    ),
   ),
   history: Type.Optional(history),
   attention: Type.Array(attention, { maxItems: attentionKinds.length * maxOfKind }),
