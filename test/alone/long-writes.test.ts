@@ -5,7 +5,7 @@ import { copyStored, type StoredValues } from '../support/copies.ts';
 import { changeStored } from '../support/faults.ts';
 import { feel } from '../support/feel.ts';
 import { accountUser, role } from '../support/roles.ts';
-import { groupSchema, type ScimClient, scimProvider } from '../support/scim.ts';
+import { groupSchema, patchSchema, type ScimClient, scimProvider } from '../support/scim.ts';
 import { present, type Service, startService } from '../support/service.ts';
 import { countStored, storedRows } from '../support/stored.ts';
 
@@ -31,7 +31,10 @@ const copies = (table: string, where: StoredValues, changes: (n: number) => Stor
 const ids = () => Array.from({ length: many }, () => newId(service.accountId));
 
 /** A provider whose people are many, with an end-user and a link each. */
-async function crowd(roleId: string): Promise<{ scim: ScimClient; people: string[]; organizationId: string }> {
+async function crowd(
+  roleId: string,
+  rows = many,
+): Promise<{ scim: ScimClient; people: string[]; organizationId: string }> {
   const { id: organizationId } = await service.organization();
   const issuer = `https://${service.unique('id').replace(' ', '-')}.example.com`;
   const scim = await scimProvider(service, [{ group: 'All', roleId, organizationId }], { issuer });
@@ -41,19 +44,18 @@ async function crowd(roleId: string): Promise<{ scim: ScimClient; people: string
   const userId = present(first).userId;
   const [users, people, endUsers] = [ids(), ids(), ids()];
   const at = (list: string[], n: number) => present(list[n]);
-  await copies('identities', { id: userId }, (n) => ({
-    id: at(users, n),
-    email: `${n}@${organizationId}.com`,
-    emailKey: `${n}@${organizationId}.com`,
-  }));
-  await copies('scimUsers', { id }, (n) => ({ id: at(people, n), userId: at(users, n), userNameKey: `${n}` }));
-  await copies('scimMembers', { memberId: id }, (n) => ({ memberId: at(people, n) }));
-  await copies('endUsers', { userId }, (n) => ({ id: at(endUsers, n), userId: at(users, n) }));
+  const email = (n: number) => `${n}@${organizationId}.com`;
+  const copy = (table: string, where: StoredValues, changes: (n: number) => StoredValues) =>
+    copies(table, where, changes, rows);
+  await copy('identities', { id: userId }, (n) => ({ id: at(users, n), email: email(n), emailKey: email(n) }));
+  await copy('scimUsers', { id }, (n) => ({ id: at(people, n), userId: at(users, n), userNameKey: `${n}` }));
+  await copy('scimMembers', { memberId: id }, (n) => ({ memberId: at(people, n) }));
+  await copy('endUsers', { userId }, (n) => ({ id: at(endUsers, n), userId: at(users, n) }));
   await changeStored(service, `INSERT INTO "federatedIdentities" SELECT ?, ?, "value", "value", ? FROM json_each(?)`, [
     service.accountId,
     issuer,
     new Date().toISOString(),
-    JSON.stringify(users),
+    JSON.stringify(users.slice(0, rows)),
   ]);
   return { scim, people: [id, ...people], organizationId };
 }
@@ -67,6 +69,21 @@ t.test('an identity provider with 20,000 people is deleted, and nothing of it is
   t.equal(countStored(service, '"scimMembers"'), 0);
   t.equal(countStored(service, '"federatedIdentities"'), 0);
 });
+
+// The roles of 20,000 follow in steps of the same size; they would take a test of minutes.
+t.test(
+  'the mappings of a provider with 2,000 people change, and the roles of all follow before the answer',
+  async (t) => {
+    const { scim, organizationId } = await crowd('organization:viewer', 2000);
+    const { id, version, name, clientId, issuer } = scim.provider;
+    const mappings = [{ group: 'All', roleId: 'organization:operator', organizationId }];
+    const put = { ...etag(version), body: { name, clientId, issuer, mappings } };
+    await holdsNobody(t, 'PUT', () => service.http('PUT', `/api/v1/identity-providers/${id}`, put));
+    const having = (roleId: string) =>
+      countStored(service, '"endUsers"', '"identityProviderId" = ? AND "roleId" = ?', [id, roleId]);
+    t.same([having('organization:viewer'), having('organization:operator')], [0, 2001]);
+  },
+);
 
 t.test('a group of SCIM with 20,000 members is made, changed and deleted', async (t) => {
   const { scim, people } = await crowd('organization:viewer');
@@ -83,8 +100,17 @@ t.test('a group of SCIM with 20,000 members is made, changed and deleted', async
   });
   await holdsNobody(t, 'PUT', () => scim.ask('PUT', `/Groups/${id}${without}`, none));
   await scim.ok('PUT', `/Groups/${id}${without}`, all);
+  const count = () => countStored(service, '"scimMembers"', '"groupId" = ?', [id]);
+  for (const [op, left] of [
+    ['remove', 0],
+    ['add', members.length],
+  ] as const) {
+    const patch = JSON.stringify({ schemas: [patchSchema], Operations: [{ op, path: 'members', value: members }] });
+    await holdsNobody(t, `PATCH ${op}`, () => scim.ask('PATCH', `/Groups/${id}`, patch));
+    t.equal(count(), left, `PATCH ${op}`);
+  }
   await holdsNobody(t, 'DELETE', () => scim.ask('DELETE', `/Groups/${id}`));
-  t.equal(countStored(service, '"scimMembers"', '"groupId" = ?', [id]), 0);
+  t.equal(count(), 0);
 });
 
 t.test('a role of 2,000 people gets more rights, and voids the passwords that others have chosen', async (t) => {

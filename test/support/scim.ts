@@ -23,7 +23,7 @@ export interface ScimAnswer {
 
 export const userSchema = 'urn:ietf:params:scim:schemas:core:2.0:User';
 export const groupSchema = 'urn:ietf:params:scim:schemas:core:2.0:Group';
-const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
+export const patchSchema = 'urn:ietf:params:scim:api:messages:2.0:PatchOp';
 
 export class ScimClient {
   readonly service: Service;
