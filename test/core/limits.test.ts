@@ -38,6 +38,37 @@ t.test('every limit is a setting: its default, its range, and 0 only where it ca
   }
 });
 
+/**
+ * Limits that add nothing to the sum below, by the reason that their rows give. What connections have besides is left out too,
+ * since it ends with them and grows with their number: unsent bytes, and 4 MiB a client and 32 MiB an account of messages that
+ * wait for an acknowledgement. docs/limits.md says that connections come on top.
+ */
+const uncounted: Record<string, string> = {
+  'on disk': `
+    channelTemplates customFields roles accessTokens endUsersPerPerson valueBytes firmwareFileBytes firmwareBytes
+    firmwareRollouts deviceCommands commands commandBytes jobs jobRows jobRowBytes auditRecords verifications refusals
+    messagesBytes accountMessagesBytes sessions idempotencyKeys idempotentBytes mqttRetained mqttRetainedBytes`,
+  'of a connection': `
+    httpConnectionsPerAddress mqttConnections mqttConnectionsPerAddress mqttConnectionsPerDevice
+    mqttConnectionsPerPrincipal mqttPacketBytesBeforeConnect mqttSubscriptions`,
+  'of a request': 'httpBodyBytes',
+  'of a message': 'mqttPayloadBytes mqttPropertyBytes mqttPayloadPoints mqttPayloadDepth mqttTopicLevels',
+  'a rate': `
+    httpRate loginFailuresPerIdentity loginFailuresPerAddress mqttConnectRate mqttFailedConnectsPerAddress
+    mqttFailedConnectsPerPrincipal mqttPublishRate mqttByteRate mqttPointRate mqttRefusals`,
+  'a time': 'mqttConnectTimeout mqttKeepalive mqttSessionExpiry',
+  'in mqttQueueBytes': 'mqttQueue',
+};
+
+t.test('each limit counts in the sum of memory, or is known to add nothing to it', async (t) => {
+  const found: Record<string, string[]> = {};
+  for (const { name, memory } of limits as readonly Limit[])
+    if (typeof memory === 'string') found[memory] = [...(found[memory] ?? []), name];
+  for (const [reason, names] of Object.entries(uncounted))
+    t.same(found[reason]?.toSorted(), names.trim().split(/\s+/).toSorted(), reason);
+  t.same(Object.keys(found).toSorted(), Object.keys(uncounted).toSorted());
+});
+
 t.test(
   'what an account can make the service keep in memory fits into a machine of 2 GB, each limit at its default',
   async (t) => {
