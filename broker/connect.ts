@@ -13,7 +13,7 @@ import { refusePublish } from './connections/counters.ts';
 import { OverLimit } from './connections/limits.ts';
 import { grant, outdated, refreshFilters } from './connections/live-clients.ts';
 import { faultOf } from './connections/safe-error.ts';
-import { type Connecting, propertiesOf, publishOverhead } from './connections/sockets.ts';
+import { type Connecting, largestPacket } from './connections/sockets.ts';
 import { isEnrolling } from './enroll.ts';
 import type { FirstMessages } from './first-messages.ts';
 import type { HookParts } from './hook-parts.ts';
@@ -180,13 +180,12 @@ export class ConnectHooks {
   ): Properties {
     if (codec.level < 5) return {};
     const { ownChannels } = live.identity ?? {};
-    const { mqtt } = this.#parts.services.config;
-    const longest = mqtt.maxPayloadBytes + publishOverhead + propertiesOf(mqtt);
+    const longest = largestPacket(this.#parts.services.config.mqtt);
     const { keepAlive: serverKeepAlive, sessionExpiry } = granted;
     return {
       receiveMaximum,
       topicAliasMaximum,
-      ...(mqtt.maxPayloadBytes > 0 && { maximumPacketSize: longest }),
+      ...(longest !== undefined && { maximumPacketSize: longest }),
       ...(connect.clientId === '' && { assignedClientId: live.clientId }),
       ...(serverKeepAlive !== connect.keepAlive && { serverKeepAlive }),
       ...(sessionExpiry !== connect.sessionExpiry && { sessionExpiry }),

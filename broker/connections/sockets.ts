@@ -78,10 +78,7 @@ export class Sockets {
       publish: unlessOff(mqtt.maxPayloadBytes) + publishOverhead,
       properties: propertiesOf(mqtt),
       // As long as CONNACK says that any may be.
-      other: Math.max(
-        otherPackets,
-        mqtt.maxPayloadBytes && mqtt.maxPayloadBytes + publishOverhead + propertiesOf(mqtt),
-      ),
+      other: Math.max(otherPackets, largestPacket(mqtt) ?? 0),
     };
   }
 
@@ -244,8 +241,13 @@ export class Sockets {
 }
 
 /** Bytes of properties that one PUBLISH may have, whatever becomes of it. */
-export function propertiesOf({ maxPropertyBytes }: { maxPropertyBytes: number }): number {
+function propertiesOf({ maxPropertyBytes }: { maxPropertyBytes: number }): number {
   return maxPropertyBytes || otherPackets;
+}
+
+/** Bytes of the largest packet that CONNACK permits; undefined where payloads have no limit. */
+export function largestPacket(mqtt: { maxPayloadBytes: number; maxPropertyBytes: number }): number | undefined {
+  return mqtt.maxPayloadBytes > 0 ? mqtt.maxPayloadBytes + publishOverhead + propertiesOf(mqtt) : undefined;
 }
 
 function unlessOff(limit: number): number {

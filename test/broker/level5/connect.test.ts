@@ -516,10 +516,26 @@ t.test('CONNACK is not longer than the client takes: it leaves out what it may, 
 t.test('SUBSCRIBE and UNSUBSCRIBE may be as long as CONNACK says', async (t) => {
   const f = await ownDevice(t);
   const client = await connected(t, f);
+  const { maximumPacketSize = 0 } = client.connack.properties;
   const pairs = Array.from({ length: 80 }, (_, n): [string, string] => [`${n}`, 'x'.repeat(1000)]);
-  t.same(await subscribed(client, [f.topic('chat')], { userProperties: pairs }), [1]);
-  client.send(unsubscribe(2, [f.topic('chat')], { userProperties: pairs }));
-  t.match(await client.next(), { cmd: 'unsuback', codes: [0] });
+  const make = {
+    suback: (last: string) => subscribe(2, [f.topic('chat')], { userProperties: [...pairs, ['last', last]] }),
+    unsuback: (last: string) => unsubscribe(2, [f.topic('chat')], { userProperties: [...pairs, ['last', last]] }),
+  };
+  /** A packet of so many bytes, its fixed header of four among them. */
+  const ofBytes = (cmd: keyof typeof make, bytes: number) => make[cmd]('x'.repeat(bytes - make[cmd]('').length));
+  for (const cmd of ['suback', 'unsuback'] as const) {
+    const whole = ofBytes(cmd, maximumPacketSize);
+    t.equal(whole.length, maximumPacketSize);
+    client.send(whole);
+    t.match(await client.next(), { cmd }, cmd);
+  }
+  // Its length is told without the fixed header.
+  for (const cmd of ['suback', 'unsuback'] as const) {
+    const other = await connected(t, f);
+    other.send(ofBytes(cmd, maximumPacketSize + 5));
+    t.equal(await disconnectCode(t, other), 0x95, cmd);
+  }
 });
 
 t.test('a CONNECT that is too long is told so, wherever it is cut', async (t) => {
