@@ -14,7 +14,7 @@ const day = 24 * hour;
 
 /**
  * `items` are the JSON of the history's items, some in each text; `causes` are refusals of the last day, by cause. Refusals are
- * for who may list those of all devices.
+ * for who may read devices, and so those of each.
  */
 export type History = Required<Pick<Overview, 'messages'>> & {
   refusals: Overview['refusals'];
@@ -29,7 +29,7 @@ export async function historyOf(
   counts: Promise<{ online: number }>,
 ): Promise<History> {
   const { accountId } = caller;
-  const seesRefusals = may(caller, 'read', 'auditRecord');
+  const seesRefusals = may(caller, 'read', 'device');
   const now = clock.now();
   const running = broker.runningActivity(accountId);
   const last = stepOf(now);

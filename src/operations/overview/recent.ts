@@ -33,8 +33,7 @@ export async function recentOf(request: OverviewRequest): Promise<Recent[]> {
   const { caller } = request;
   const ofFirmware = withRight(request, 'read', 'firmwareState');
   const [claims, updates, jobs, made] = await Promise.all([
-    // An end-user is told those that began its possession.
-    !isAccountWide(caller) || may(caller, 'read', 'auditRecord') ? claimsOf(request) : [],
+    claimsOf(request),
     ofFirmware ? updatesOf(ofFirmware) : [],
     isAccountWide(caller) && may(caller, 'read', 'job') ? jobsOf(request) : [],
     newDevicesOf(request),

@@ -59,7 +59,7 @@ export function overviewRoutes(app: App, ctx: OverviewContext): void {
         operationId: 'getOverview',
         summary: 'Read how the account is: devices, messages, what needs attention, what happened lately',
         description:
-          'At most five seconds late. Each part needs the permission to read what it tells: products, firmware, what happened and which devices are lost that of devices; refusals, those of the history too, and claims also that of the audit record; counts of devices and messages come with this operation. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
+          'At most five seconds late. Each part needs the permission to read what it tells: products, firmware, refusals, what happened and which devices are lost that of devices; counts of devices and messages come with this operation. End-users see the devices of their organizations; what is kept for a whole account alone is left out for them.',
         querystring: query,
         response: { 200: streamed(Type.Object({ overview: overviewShape }, { description: 'As it is now.' })) },
       },

@@ -106,7 +106,7 @@ export const overviewShape = Type.Object({
       { lastDay: count },
       {
         description:
-          'For end-users: of their devices, of each at most the last 50. Others need the permission to read the audit record.',
+          'For end-users: of their devices, of each at most the last 50. Needs the permission to read devices.',
       },
     ),
   ),
