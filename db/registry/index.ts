@@ -7,8 +7,10 @@ import { Fence } from '../files/lock.ts';
 import { bringUpToDate } from '../files/schema.ts';
 import { SqliteDialect, transact } from '../sqlite/dialect.ts';
 import { KeptRows } from '../sqlite/kept-rows.ts';
+import { type Change, NotedChanges } from '../sqlite/noted-changes.ts';
 import { openSqlite, openWriter } from '../sqlite/open.ts';
 import { WriterThread } from '../sqlite/writer-thread.ts';
+import { changeTriggers } from './device-changes.ts';
 import { nameHash } from './distinguished-names.ts';
 import {
   type AccessTokenRow,
@@ -33,6 +35,7 @@ import { wholeById } from './whole-device.ts';
 
 export { diskFault, isStoreBusy } from '../sqlite/commits.ts';
 export { isStoreFull, isUniqueViolation } from '../sqlite/dialect.ts';
+export type { Change } from '../sqlite/noted-changes.ts';
 export type {
   AccessTokenRow,
   ApplicationRow,
@@ -75,6 +78,7 @@ export class Registry {
   readonly #lookups: ReturnType<typeof prepareLookups>;
   readonly #entities = new Map<EntityTable, Sqlite.Statement<[string], unknown>>();
   readonly #kept: KeptRows;
+  readonly #changeListeners = new Set<(changes: readonly Change[]) => void>();
 
   readonly #fence: Fence | undefined;
 
@@ -84,7 +88,12 @@ export class Registry {
   ) {
     const { writer, reader, fence } = files;
     const kept = keepRows(writer);
-    const { local, threaded, writer: turns } = SqliteDialect.withThread({ ...files, kept }, writerThread);
+    const changes = new NotedChanges(writer, changeTriggers);
+    const committed = (elsewhere?: readonly unknown[]) => {
+      kept.committed();
+      this.#tellChanges(elsewhere ? (elsewhere as readonly Change[]) : changes.take());
+    };
+    const { local, threaded, writer: turns } = SqliteDialect.withThread({ ...files, kept: { committed } }, writerThread);
     this.#kept = kept;
     this.#fence = fence;
     this.writer = turns;
@@ -114,7 +123,7 @@ export class Registry {
       fence,
       laneNow,
     };
-    return new Registry(files, new WriterThread(path, fence?.mark));
+    return new Registry(files, new WriterThread({ path, mark: fence?.mark, triggers: changeTriggers }));
   }
 
   /** Runs `work` in one transaction, durable when the promise resolves. Using `query` inside it throws. */
@@ -128,6 +137,19 @@ export class Registry {
    */
   longTransaction<R>(work: (tx: Tx) => Promise<R>): Promise<R> {
     return transact(this.#threaded, work);
+  }
+
+  /**
+   * Calls `listener` after each commit that has changed devices as filters see them, in the turn of the commit; so it may only note them.
+   * Changes that were rolled back may be among them. Returns what ends it.
+   */
+  listenToChanges(listener: (changes: readonly Change[]) => void): () => void {
+    this.#changeListeners.add(listener);
+    return () => this.#changeListeners.delete(listener);
+  }
+
+  #tellChanges(changes: readonly Change[]): void {
+    if (changes.length > 0) for (const listener of this.#changeListeners) listener(changes);
   }
 
   /** Commits something that changes nothing: rejects when nothing can be written, or another program holds the file. */
@@ -175,6 +197,16 @@ export class Registry {
 
   customFieldsOf(templateId: string): CustomFieldRow[] {
     return this.#lookups.customFields.all(templateId);
+  }
+
+  /** What is noted of a device in other tables: when its last certificate expires, the state of its newest update, its group. */
+  notedOf(deviceId: string): Record<'certificate.expires' | 'firmware.state' | 'enrollmentgroupid', string | undefined> {
+    const { certificateExpiry, deliveryState, enrollmentGroup } = this.#lookups;
+    return {
+      'certificate.expires': certificateExpiry.get(deviceId) ?? undefined,
+      'firmware.state': deliveryState.get(deviceId),
+      enrollmentgroupid: enrollmentGroup.get(deviceId),
+    };
   }
 
   organizations(): IterableIterator<OrganizationNode> {

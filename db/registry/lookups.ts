@@ -117,6 +117,17 @@ export function prepareLookups(reader: Sqlite.Database) {
       `SELECT "id", "name", "fieldType", "required", "default" FROM "customFields"
        WHERE "templateId" = ? AND "deleted" IS NULL ORDER BY "name"`,
     ),
+    certificateExpiry: reader
+      .prepare<[string], string | null>(
+        `SELECT max("validTo") FROM "certificates" WHERE "entityId" = ? AND "entityType" = 'device' AND "deleted" IS NULL`,
+      )
+      .pluck(),
+    deliveryState: reader
+      .prepare<[string], string>(
+        'SELECT "state" FROM "firmwareDeliveries" WHERE "deviceId" = ? ORDER BY "rolloutId" DESC LIMIT 1',
+      )
+      .pluck(),
+    enrollmentGroup: reader.prepare<[string], string>('SELECT "groupId" FROM "enrollments" WHERE "deviceId" = ?').pluck(),
     identity: reader.prepare<[string], Pick<Row<'identities'>, 'accountId' | 'identityProviderId'>>(
       'SELECT "accountId", "identityProviderId" FROM "identities" WHERE "id" = ? AND "disabledById" IS NULL',
     ),

@@ -16,7 +16,7 @@ import {
 } from 'kysely';
 import type { Lane } from '../../src/core/scheduler/lanes.ts';
 import type { Commits } from './commits.ts';
-import { Writer } from './group-commit.ts';
+import { type Kept, Writer } from './group-commit.ts';
 import { StatementCache } from './statements.ts';
 import type { ThreadTransaction, WriterThread } from './writer-thread.ts';
 
@@ -153,8 +153,9 @@ class ThreadDriver implements Driver {
 
   async commitTransaction(connection: ThreadConnection): Promise<void> {
     const from = performance.now();
-    await this.#run(connection, 'COMMIT');
+    const { rows } = await this.#run(connection, 'COMMIT');
     this.writer.commits.succeeded(performance.now() - from);
+    this.writer.kept?.committed(rows);
     this.#endConnection(connection);
   }
 
@@ -164,8 +165,8 @@ class ThreadDriver implements Driver {
     this.#endConnection(connection);
   }
 
-  async #run(connection: ThreadConnection, sql: string): Promise<void> {
-    await connection.executeQuery({ sql, parameters: [] });
+  #run(connection: ThreadConnection, sql: string): Promise<QueryResult<unknown>> {
+    return connection.executeQuery({ sql, parameters: [] });
   }
 
   #endConnection(connection: ThreadConnection): void {
@@ -237,7 +238,8 @@ export class SqliteDialect implements Dialect {
 
   /**
    * As `of`, and a second dialect whose transactions `threaded` executes, in turn with those of the first; it owns `threaded`. The
-   * writer of both is there to be watched. `laneNow` says which account causes a write; `kept` is told of commits.
+   * writer of both is there to be watched. `laneNow` says which account causes a write; `kept` is told of commits, and of what the thread
+   * answers to its own.
    */
   static withThread(
     files: {
@@ -245,7 +247,7 @@ export class SqliteDialect implements Dialect {
       reader: Sqlite.Database;
       fence?: { checkHolder(): void } | undefined;
       laneNow?: (() => Lane | undefined) | undefined;
-      kept?: { committed(): void };
+      kept?: Kept;
     },
     threaded: WriterThread,
   ): {

@@ -18,6 +18,11 @@ const quantum = 1;
 /** What is written on nobody's behalf. */
 const ofService: Lane = { accountId: '', callerId: '' };
 
+/** What follows what is written. `elsewhere` is what the thread of long transactions says of its commit. */
+export interface Kept {
+  committed(elsewhere?: readonly unknown[]): void;
+}
+
 /** Waits for the commit that makes the transactions of one group durable. */
 class Group {
   readonly begun = Date.now();
@@ -55,7 +60,7 @@ export class Writer {
   readonly statements: StatementCache;
   readonly fence?: { checkHolder(): void };
   readonly laneNow: () => Lane | undefined;
-  readonly kept?: { committed(): void };
+  readonly kept?: Kept;
 
   /**
    * Before and after each commit `fence` says whether this process still holds the directory. `laneNow` says on whose behalf
@@ -65,7 +70,7 @@ export class Writer {
     statements: StatementCache,
     fence?: { checkHolder(): void },
     laneNow: () => Lane | undefined = () => undefined,
-    kept?: { committed(): void },
+    kept?: Kept,
   ) {
     this.statements = statements;
     this.fence = fence;

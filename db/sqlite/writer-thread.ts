@@ -11,11 +11,20 @@ export interface ThreadTransaction {
   ended(): void;
 }
 
+/**
+ * It writes the file at `path`, which exists when the first transaction begins, as the holder of `mark`. Its COMMIT answers with what
+ * `triggers` have noted.
+ */
+export interface WriterOptions {
+  path: string;
+  mark: string | undefined;
+  triggers: readonly string[];
+}
+
 export class WriterThread extends AskedThread<Statement, QueryResult<unknown>> {
-  /** Writes the file at `path`, which exists when the first transaction begins, as the holder of `mark`. */
-  constructor(path: string, mark?: string) {
+  constructor(options: WriterOptions) {
     const file = new URL('./writer-thread-worker.ts', import.meta.url);
-    super(file, 'The thread that writes long transactions', { path, mark });
+    super(file, 'The thread that writes long transactions', options);
   }
 
   /**

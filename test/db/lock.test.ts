@@ -88,7 +88,7 @@ t.test('a commit during which another process takes over is not acknowledged', a
   };
   const files = { writer, reader: openSqlite(path, { readonly: true }), fence: { checkHolder } };
   const db = new Kysely<{ items: { n: number } }>({
-    dialect: SqliteDialect.withThread(files, new WriterThread(path)).local,
+    dialect: SqliteDialect.withThread(files, new WriterThread({ path, mark: undefined, triggers: [] })).local,
   });
   t.teardown(async () => {
     await db.destroy();

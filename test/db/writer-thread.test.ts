@@ -18,7 +18,7 @@ interface Schema {
 const path = join(temporaryDirectory(t), 'test.db');
 const writer = openSqlite(path);
 writer.exec('CREATE TABLE items (id TEXT UNIQUE, size INTEGER NOT NULL, bytes BLOB) STRICT');
-const thread = new WriterThread(path);
+const thread = new WriterThread({ path, mark: undefined, triggers: [] });
 const dialects = SqliteDialect.withThread({ writer, reader: openSqlite(path, { readonly: true }) }, thread);
 const local = new Kysely<Schema>({ dialect: dialects.local });
 const threaded = new Kysely<Schema>({ dialect: dialects.threaded });
