@@ -27,7 +27,7 @@ const kinds = [
 export const changeBits: ReadonlyMap<string, number> = new Map(kinds.map((kind, at) => [kind, 1 << at]));
 /** A device has come, gone, or been recovered. */
 export const wholeDevice = (1 << kinds.indexOf('organizations')) - 1;
-/** Those whose key is an account, and not a device. All others have the id of a device. */
+/** Those whose key is an account, or a fleet, and not a device. */
 export const accountChanges = (1 << kinds.length) - 1 - wholeDevice;
 
 /** The bits of these columns that differ. */
@@ -73,7 +73,6 @@ export const changeTriggers: readonly string[] = [
   ...rowsOf('certificates', 'entityId', 'certificate', ['entityId', 'validTo', 'deleted'], ofDevice),
   ...rowsOf('firmwareDeliveries', 'deviceId', 'delivery', ['deviceId', 'state']),
   ...rowsOf('enrollments', 'deviceId', 'enrollment', ['deviceId', 'groupId']),
-  ...['organizations', 'deviceTemplates', 'customFields', 'fleets'].flatMap((table) =>
-    rowsOf(table, 'accountId', table, []),
-  ),
+  ...['organizations', 'deviceTemplates', 'customFields'].flatMap((table) => rowsOf(table, 'accountId', table, [])),
+  ...rowsOf('fleets', 'id', 'fleets', []),
 ];

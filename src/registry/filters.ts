@@ -36,7 +36,8 @@ import { builtInFields, type FieldKind, fieldTypes } from '../entity/values.ts';
 
 export type FilterServices = SearchServices & { access: Access; clock: Clock };
 export type FilterRequest = FilterServices & { caller: Caller; now: number };
-export type Named = readonly [name: string, attribute: Attribute];
+/** An attribute under the name that people write; rows in memory know it by the same, in lower case. */
+export type Named = readonly [name: string, attribute: Omit<Attribute, 'name'>];
 export type Where = NonNullable<Attribute['where']>;
 
 /** Custom fields that have a name in some letter case, of all templates of a kind together. */
@@ -110,7 +111,9 @@ async function attributesOf(
   terms: FilterTree['terms'],
 ): Promise<Attributes> {
   const known = [...own, ...owners.flatMap((owner) => attributesOfOwner(asked, owner))];
-  const byName = new Map(known.map(([name, attribute]) => [name.toLowerCase(), attribute]));
+  const byName = new Map(
+    known.map(([name, attribute]) => [name.toLowerCase(), { ...attribute, name: name.toLowerCase() }]),
+  );
   const names = [...new Set(terms.flatMap(({ path }) => path.names.slice(1).join('.') || []))];
   const fields =
     names.length === 0 ? [] : await customFields(asked, owners, sql`fold("name") in (${sql.join(names.map(fold))})`);
@@ -240,6 +243,7 @@ function customAttribute(asked: FilterRequest, owner: Owner, named: readonly Nam
   if (fields.length === 0) return undefined;
   const [values, path] = [sql.ref(`${owner.table}.fields`), sql`'$."' || "customFields"."id" || '"'`];
   const types = new Set(fields.map(({ fieldType }) => (fieldType in stored ? fieldType : 'text')));
+  const [{ name = '' } = {}] = fields;
   const operands = [...types].map((type) => {
     const same = sameAs(type);
     const isStored = sql`json_type(${values}, ${path}) in (${sql.join(stored[type] ?? ['text'])})`;
@@ -250,6 +254,7 @@ function customAttribute(asked: FilterRequest, owner: Owner, named: readonly Nam
   const names = [...new Set(fields.map(({ name }) => name))];
   const isIndexed = owner.kind === 'devices' && fields.every(({ indexed }) => indexed === 1);
   return {
+    name: `${owner.prefix}.${fold(name)}`,
     operands,
     ...(isIndexed && { rows: (operator, value) => indexedRows(asked, { names, types }, operator, value) }),
     // Of two fields whose names differ in their letter case alone, one that holds is enough.

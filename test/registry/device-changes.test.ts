@@ -80,8 +80,12 @@ t.test('what is noted of a device elsewhere, and what concerns all of an account
   const update = (table: string, key: string, value: string) =>
     sql`update ${sql.table(table)} set "version" = "version" + 1 where ${sql.ref(key)} = ${value}`;
   await service.organization({});
-  await service.create('/fleets', 'fleet', { name: service.unique('F'), filter: 'connected eq true' });
-  for (const table of ['organizations', 'deviceTemplates', 'fleets'])
+  const fleet = await service.create('/fleets', 'fleet', { name: service.unique('F'), filter: 'connected eq true' });
+  t.same(
+    await heard(() => ctx.registry.transaction((tx) => update('fleets', 'id', fleet.id).execute(tx))),
+    new Map([[fleet.id, ['fleets']]]),
+  );
+  for (const table of ['organizations', 'deviceTemplates'])
     t.same(
       await heard(() => ctx.registry.transaction((tx) => update(table, 'accountId', accountId).execute(tx))),
       new Map([[accountId, [table]]]),

@@ -7,6 +7,7 @@ import { invalid, PlatformError } from '../../core/errors.ts';
 import { findUnstorable, unstorable } from '../../core/formats/unstorable.ts';
 import { type Comparison, type Condition, type Given, gone, type Operand } from './operands.ts';
 import { type AttributePath, BadFilter, type Filter, parseFilter } from './parser.ts';
+import { type Predicate, predicateOf } from './predicate.ts';
 
 /** Comparisons of one filter of a list. */
 const maxTerms = 50;
@@ -19,6 +20,8 @@ export interface FoundRows {
 }
 
 export interface Attribute {
+  /** As a row in memory has it (predicate.ts). */
+  name: string;
   /** One for each type that its value may have. */
   operands: readonly Operand[];
   /** Where its value is in another row than the one that is looked at: what an expression is there, and null without such a row. */
@@ -51,6 +54,8 @@ export interface KeptFilter {
   problem: string | null;
   /** Its terms, in the order of the text: whether each holds of a row, and the value as a text of JSON. */
   explain(): Array<{ term: string; holds: Condition; value: RawBuilder<string | null> }>;
+  /** The same of one row in memory. */
+  predicate(): Predicate;
 }
 
 export class CompiledFilter {
@@ -91,6 +96,7 @@ export class CompiledFilter {
           holds: partOf(term, find).condition,
           value: shownValue(find(term.path)),
         })),
+      predicate: () => predicateOf(tree.root, tree.terms, find),
     };
   }
 
@@ -232,7 +238,7 @@ function joined(conditions: readonly Condition[], word: 'and' | 'or'): Condition
   return sql<SqlBool>`(${sql.join(conditions, word === 'and' ? sql` and ` : sql` or `)})`;
 }
 
-const missing: Attribute = { operands: [gone] };
+const missing: Attribute = { name: '', operands: [gone] };
 
 /** Why a term cannot be compared, if it cannot. */
 function refusalOf(term: Term, find: Find): PlatformError | undefined {

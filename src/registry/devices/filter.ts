@@ -197,7 +197,7 @@ function withinOf({
   access,
   db,
   account,
-}: Pick<DeviceFilterRequest, 'caller' | 'access' | 'account'> & { db: Db }): Attribute {
+}: Pick<DeviceFilterRequest, 'caller' | 'access' | 'account'> & { db: Db }): Named[1] {
   const isBelow = (value: unknown) => {
     const root = fold(String(value));
     return atOrBelow(db, access.reaches(caller, caller.accountId, root) ? [root] : [], 'devices.organizationId');
@@ -205,9 +205,12 @@ function withinOf({
   return {
     operands: [
       {
+        type: 'organization',
         takes: 'the id of an organization in double quotes',
         operators: ['eq'],
         compare: (_, value) => (typeof value === 'string' ? isBelow(value) : undefined),
+        test: (_, root) =>
+          typeof root === 'string' ? ({ value: place }) => access.isWithin(String(place), [fold(root)]) : undefined,
         shown: jsonOf(sql.ref('devices.organizationId')),
       },
     ],

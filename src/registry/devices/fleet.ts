@@ -3,6 +3,7 @@ import type { Row } from '../../../db/registry/records.ts';
 import type { Caller } from '../../core/caller.ts';
 import { invalid, unknownReference } from '../../core/errors.ts';
 import { CompiledFilter, type KeptFilter } from '../../entity/filters/compiled.ts';
+import { allOf } from '../../entity/filters/predicate.ts';
 import { findLive } from '../../entity/verbs.ts';
 import type { FilterServices } from '../filters.ts';
 import { compileKeptFilters } from './filter.ts';
@@ -45,6 +46,7 @@ export async function compileFleets(
       filter: CompiledFilter.all(parts.map(({ filter }) => filter)),
       problem: parts[0]?.problem ?? null,
       explain: () => parts.flatMap((part) => part.explain()),
+      predicate: () => allOf(parts.map((part) => part.predicate())),
     };
   });
 }
