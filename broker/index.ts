@@ -53,6 +53,7 @@ export async function openBroker(foundation: Foundation, services: BrokerService
     streams: {
       open: (caller, request) => streams.open(caller, request),
       tellEnrollment: (accountId, enrollment) => streams.tellEnrollment(accountId, enrollment),
+      tellFleet: (change) => streams.tellFleet(change),
       endAll: () => streams.endAll(),
       watchDevice: (caller, deviceId, expires) => signs.watch(caller, deviceId, expires),
       endWatches: () => signs.endAll(),

@@ -3,7 +3,7 @@ import type { StoreEnd } from '../../db/messages/threads/protocol.ts';
 import { type Caller, principalOf } from '../../src/core/caller.ts';
 import { endEvents } from '../../src/core/network/event-bodies.ts';
 import { Scheduler, unbounded } from '../../src/core/scheduler/scheduler.ts';
-import type { BrokerBase, Revoked, StreamRefusal, StreamRequest } from '../../src/ports/broker-ports.ts';
+import type { BrokerBase, FleetChange, Revoked, StreamRefusal, StreamRequest } from '../../src/ports/broker-ports.ts';
 import type { Authority } from '../authorize.ts';
 import type { Counters } from '../connections/counters.ts';
 import type { Limits } from '../connections/limits.ts';
@@ -150,12 +150,30 @@ export class Streams {
     return stream;
   }
 
-  /** As in Streams of the ports. It has no id: it is not sent again to who has been away. */
+  /** As in Streams of the ports. */
   tellEnrollment(accountId: string, enrollment: Readonly<Record<string, string>>): void {
     const { access } = this.#parts.services;
-    const event = Buffer.from(`event: enrollment\ndata: ${JSON.stringify(enrollment)}\n\n`);
-    for (const stream of [...(this.#byAccount.get(accountId) ?? [])]) {
-      if (stream.ended || !access.may(stream.caller, 'read', 'enrollmentGroup')) continue;
+    this.#tell(accountId, 'enrollment', enrollment, (caller) => access.may(caller, 'read', 'enrollmentGroup'));
+  }
+
+  /** As in Streams of the ports. */
+  tellFleet({ accountId, fleet, device, entered, time }: FleetChange): void {
+    const { access } = this.#parts.services;
+    const reads = (caller: Caller, kind: 'fleet' | 'device', place: string | null) =>
+      access.may(caller, 'read', kind) && access.reaches(access.narrow(caller, 'read', kind), accountId, place);
+    const data = { fleetId: fleet.id, deviceId: device.id, entered, time };
+    this.#tell(accountId, 'fleet', data, (caller) => {
+      return reads(caller, 'fleet', fleet.organizationId) && reads(caller, 'device', device.organizationId);
+    });
+  }
+
+  /** Such an event has no id: it is not sent again to who has been away. */
+  #tell(accountId: string, name: string, data: object, isFor: (caller: Caller) => boolean): void {
+    const streams = [...(this.#byAccount.get(accountId) ?? [])];
+    if (streams.length === 0) return;
+    const event = Buffer.from(`event: ${name}\ndata: ${JSON.stringify(data)}\n\n`);
+    for (const stream of streams) {
+      if (stream.ended || !isFor(stream.caller)) continue;
       stream.body.push(event);
       // Who does not read is cut off as for messages.
       this.#schedule(stream);

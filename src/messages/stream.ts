@@ -32,7 +32,7 @@ export function streamRoutes(app: App, ctx: MessagesContext): void {
         operationId: 'streamMessages',
         summary: 'Listen to messages as server-sent events',
         description:
-          'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, with `"replayed":true`, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. Not in a batch. docs/messages.md has the details.',
+          'Each event has an `id`, `event: message` and as `data` the JSON `{"topic","payload","time"}`, with `payloadBase64` where the payload is no UTF-8. With the header `Last-Event-ID` the points and log entries stored since come first, with `"replayed":true`, a point as a line of CSV; `event: gap` with `{"since"}` stands for more than can be sent. `event: fleet` with `{"fleetId","deviceId","entered","time"}`, without an `id`, tells that a device has begun or ceased to match a fleet that a continuous rollout uses. Not in a batch. docs/messages.md has the details.',
         querystring: query,
         response: {
           200: eventsAnswer(

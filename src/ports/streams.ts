@@ -11,6 +11,8 @@ export interface Streams {
   open(caller: Caller, request: StreamRequest): Readable | StreamRefusal;
   /** Tells the admins and back-ends of an account who listen, whatever they listen to, that a device has enrolled. */
   tellEnrollment(accountId: string, enrollment: Readonly<Record<string, string>>): void;
+  /** Tells those readers of the account who may read both that a device has begun or ceased to match a fleet. */
+  tellFleet(change: FleetChange): void;
   /** Ends every stream; readers may come back. */
   endAll(): void;
   /**
@@ -20,6 +22,15 @@ export interface Streams {
   watchDevice(caller: Caller, deviceId: string, expires: number): DeviceWatch | undefined;
   /** Ends every such wait: the process ends. */
   endWatches(): void;
+}
+
+/** The fleet and the device with the places by which callers reach them; `time` in ISO 8601. */
+export interface FleetChange {
+  accountId: string;
+  fleet: { id: string; organizationId: string | null };
+  device: { id: string; organizationId: string | null };
+  entered: boolean;
+  time: string;
 }
 
 /** Events for a caller that waits for a device: it acted; the caller is logged out; the process ends. */

@@ -4,6 +4,7 @@ import { ListFetcher } from '../certificates/list-fetcher.ts';
 import { RevocationLists } from '../certificates/revocation-lists.ts';
 import { Commands } from '../commands/commands.ts';
 import type { Caller } from '../core/caller.ts';
+import { timestamp } from '../core/clock.ts';
 import { Merged } from '../core/limits/merged.ts';
 import type { Serving } from '../enrollment/exchange/answer.ts';
 import { Enrollment } from '../enrollment/exchange/exchange.ts';
@@ -19,6 +20,7 @@ import { lifetimeOf } from '../identity/sessions/sessions.ts';
 import { readLogEntry } from '../messages/payload/log-entry.ts';
 import type { BrokerBase, CredentialService, DeviceService, Downlink, ProofService } from '../ports/broker-ports.ts';
 import { checkSecret, isInForce, knownGeneration } from '../registry/credentials/credentials.ts';
+import { AttachedFleets } from '../registry/devices/attached-fleets.ts';
 import { type FieldsWaiting, readState, setState } from '../registry/devices/state.ts';
 import type { Closers } from './closers.ts';
 import { OpenDeviceWork } from './open-device-work.ts';
@@ -33,7 +35,9 @@ export async function openDeviceServices(base: Base, closers: Closers) {
   const foundation = openSessions(ground);
   closers.push(() => foundation.persistence.close());
   const { downlink } = foundation;
-  const firmwareEngine = new FirmwareEngine({ ...base, downlink });
+  const attachedFleets = new AttachedFleets(base);
+  closers.push(() => attachedFleets.stop());
+  const firmwareEngine = new FirmwareEngine({ ...base, downlink, attachedFleets });
   closers.push(() => firmwareEngine.stop());
   const progress = new Progress(base, (ids) => firmwareEngine.watchers.tellWatchers(ids));
   closers.push(() => progress.close());
@@ -76,9 +80,13 @@ export async function openDeviceServices(base: Base, closers: Closers) {
     positions: base.positions,
   });
   closers.push(() => broker.close());
+  attachedFleets.listen(({ fleet, device, entered }) => {
+    const time = timestamp(base.clock);
+    broker.streams.tellFleet({ accountId: fleet.accountId, fleet, device, entered, time });
+  });
   const collector = new Collector(base);
   return {
-    ...{ firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals, serving },
+    ...{ attachedFleets, firmwareEngine, downloads, commands, collector, downlink, enrollment, renewals, serving },
     ...{ revocations, revocationLists, listFetcher, broker },
     ...{ publisher: broker.publisher, streams: broker.streams },
   };

@@ -6,6 +6,7 @@ import { IssuedLists } from '../certificates/issued-lists.ts';
 import { Issuing } from '../certificates/issuing.ts';
 import { PkiThreads } from '../certificates/pki/threads.ts';
 import { Scheduler } from '../core/scheduler/scheduler.ts';
+import { TimerWheel } from '../core/timer-wheel.ts';
 import { Fields } from '../entity/fields.ts';
 import { SecretAnswers } from '../entity/kept-answers.ts';
 import { Schemas } from '../entity/schemas/schemas.ts';
@@ -59,6 +60,8 @@ export async function openAccountServices(
   closers: Closers,
 ) {
   const { config, clock, registry } = stores;
+  const wheel = new TimerWheel({ clock });
+  closers.push(() => wheel.stop());
   const keys = join(config.dataDir, 'keys');
   const tokens = await Tokens.open(keys, clock);
   const fields = new Fields(registry, config.limits);
@@ -80,7 +83,7 @@ export async function openAccountServices(
   const senders = await openSenders(config);
   const sms = overrides.sms ?? senders.sms;
   return {
-    ...{ tokens, fields, secretAnswers, overlaps, sessions, audit, sealing, bridges, sms, schemas },
+    ...{ wheel, tokens, fields, secretAnswers, overlaps, sessions, audit, sealing, bridges, sms, schemas },
     mail: overrides.mail ?? senders.mail,
     emailLimits: new EmailLimits(stores),
     passwords: overrides.passwords ?? new Passwords(),

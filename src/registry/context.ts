@@ -8,6 +8,7 @@ import type { Schemas } from '../entity/schemas/schemas.ts';
 import type { IdentityContext } from '../identity/context.ts';
 import type { BrokerState } from '../ports/broker-state.ts';
 import type { Overlaps } from './credentials/overlaps.ts';
+import type { AttachedFleets } from './devices/attached-fleets.ts';
 
 /** The services that route modules of the registry get: those below them, and their own. */
 export interface RegistryContext extends IdentityContext {
@@ -19,5 +20,6 @@ export interface RegistryContext extends IdentityContext {
   revocationLists: RevocationLists;
   listFetcher: ListFetcher;
   overlaps: Overlaps;
+  attachedFleets: AttachedFleets;
   schemas: Schemas;
 }
