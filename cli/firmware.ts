@@ -109,6 +109,7 @@ interface RollOutFlags extends Connection, Target {
   deadline: number;
   /** Percent. */
   maxFailures: number;
+  continuous: boolean;
   watch: boolean;
 }
 
@@ -118,10 +119,13 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
   if (stages.some(({ percent }) => !(percent > 0 && percent <= 100)))
     throw new UsageError('--stages must be percentages that rise to 100, such as 1,10,100.');
   const named = targetOf(flags);
+  const { continuous } = flags;
+  if (continuous && named) throw new UsageError('--continuous is for --fleet.');
   const body = {
     ...{ firmwarePackageId, stages },
     deviceDeadlineSeconds: flags.deadline,
     maxFailurePercent: flags.maxFailures,
+    ...(continuous && { continuous }),
   };
   await withClient(flags, printError, async (client) => {
     const target = named ?? { fleetId: await findFleetId(client, flags.fleet ?? '') };
@@ -130,10 +134,10 @@ export async function firmwareRollOut(flags: RollOutFlags): Promise<void> {
     const { firmwareRollout } = await client.ok<{ firmwareRollout: Rollout }>('POST', '/firmware/rollouts', call);
     const { id, matched = {} } = firmwareRollout;
     if (matched.message !== undefined) printError(matched.message);
-    // Its stages would begin one after the other without a device.
-    if (flags.watch && matched.devices !== 0) return watchRollout(client, id, flags.json);
+    // Its stages would begin one after the other without a device, unless devices may still come.
+    if (flags.watch && (continuous || matched.devices !== 0)) return watchRollout(client, id, flags.json);
     print(firmwareRollout, flags.json);
-    if (matched.devices !== 0) return;
+    if (continuous || matched.devices !== 0) return;
     // It would stay, and nobody would know of it; one of a single stage may have finished already.
     const ended = await client.ok<{ firmwareRollout: Rollout }>('POST', `/firmware/rollouts/${id}/cancel`);
     throw new Ending(exitCodes.failed, `The rollout ${id} has no device: it is ${ended.firmwareRollout.state}.`);

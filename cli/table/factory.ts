@@ -154,6 +154,7 @@ export const factoryCommands = [
         about: 'the rollout pauses when more devices fail',
         whole: { min: 0, max: 100, default: 20 },
       },
+      continuous: { about: 'goes on with devices that begin to match the fleet later, until it is cancelled' },
       watch: { about: 'shows the rollout until it has ended or paused' },
       ...connection,
     },

@@ -186,6 +186,15 @@ export const registryMigrations: readonly Migration[] = [
   indexedFields,
   serialNumbers.withoutMarks,
   serialNumbers.composed,
+  // A device that comes `later` than the stages of a continuous rollout, and one that has ceased to match its fleet (`left`).
+  sqlStep(
+    '0067-continuous-rollouts',
+    'ALTER TABLE "firmwareRollouts" ADD COLUMN "continuous" INTEGER NOT NULL DEFAULT 0',
+    'ALTER TABLE "firmwareDeliveries" ADD COLUMN "later" INTEGER NOT NULL DEFAULT 0',
+    'ALTER TABLE "firmwareDeliveries" ADD COLUMN "left" INTEGER NOT NULL DEFAULT 0',
+    `CREATE INDEX "firmwareRollouts_continuous" ON "firmwareRollouts" ("id") WHERE "continuous" = 1 AND "finished" IS NULL`,
+    `CREATE INDEX "firmwareDeliveries_later" ON "firmwareDeliveries" ("rolloutId", "updated", "state") WHERE "later" = 1`,
+  ),
 ];
 
 /**

@@ -364,7 +364,7 @@ export class Filler {
       const { accountId } = this.#service;
       const insert = this.#file.prepare(
         `INSERT INTO "firmwareDeliveries" VALUES
-         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL)`,
+         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL, 0, 0)`,
       );
       const one = { rolloutId, accountId, deleted, message: 'm'.repeat(1000) };
       for (let n = 0; n < manyRows; n += 1) insert.run({ ...one, deviceId: newId(accountId) });
@@ -382,7 +382,7 @@ export class Filler {
       );
       const insert = this.#file.prepare(
         `INSERT INTO "firmwareDeliveries" VALUES
-         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL)`,
+         (@rolloutId, @deviceId, @accountId, 0, 'failed', 1, 1, @message, NULL, 1, 0, @deleted, 1, NULL, NULL, 0, 0)`,
       );
       for (let n = 0; n < manyRows; n += 1) {
         const rolloutId = newId(accountId);

@@ -106,7 +106,7 @@ async function updates(service: Service, deviceTemplateId: string, deviceId: str
   ] as const)
     await changeStored(
       service,
-      `INSERT INTO "firmwareDeliveries" SELECT ?, "value", ?, 0, '${state}', NULL, NULL, NULL, NULL, 1, 0, '${then}', ?, NULL, NULL
+      `INSERT INTO "firmwareDeliveries" SELECT ?, "value", ?, 0, '${state}', NULL, NULL, NULL, NULL, 1, 0, '${then}', ?, NULL, NULL, 0, 0
         FROM json_each(?)`,
       [id, service.accountId, Date.parse(later), JSON.stringify(deviceIds)],
     );

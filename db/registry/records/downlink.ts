@@ -135,6 +135,17 @@ export const firmwareRolloutColumns = {
     }),
     initial: 'none',
   }),
+  continuous: column(Type.Integer(), {
+    create: 'optional',
+    form: 'flag',
+    shown: Type.Unsafe<boolean>(Type.Boolean()),
+    body: Type.Boolean({
+      default: false,
+      description:
+        'With target.fleetId: devices that begin to match after the stages get it too, and those that cease to match before they have begun lose it. It goes on until it is cancelled.',
+    }),
+    initial: 0,
+  }),
   state: column(Type.String(), { shown: oneOf<string>(rolloutStates), filter: 'exact' }),
   stage: column(Type.Integer(), {
     shown: Nullable(Type.Integer({ description: 'The stage that has begun last, from 1.' })),
@@ -156,7 +167,8 @@ export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id, a
 /**
  * One device of a rollout. A device has one open delivery at most. `offer` counts offers: URLs of a former one are void.
  * `files` is JSON: the phase of each file that control topics have reported. `deadline` in milliseconds. `firmwarePackageId` where
- * its package is not that of the rollout; `formerVersion` is what the device ran before.
+ * its package is not that of the rollout; `formerVersion` is what the device ran before. Of a continuous rollout, `later` devices came
+ * after its stages, and those that have `left` match its fleet no more.
  */
 export const FirmwareDeliveryRecord = Type.Object({
   rolloutId: Id,
@@ -174,6 +186,8 @@ export const FirmwareDeliveryRecord = Type.Object({
   deadline: Type.Integer(),
   firmwarePackageId: OptionalId,
   formerVersion: OptionalText,
+  later: Type.Integer(),
+  left: Type.Integer(),
 });
 
 /** How many devices of a stage are in a state; kept by triggers. */

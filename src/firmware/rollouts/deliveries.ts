@@ -8,7 +8,16 @@ import { invalid, PlatformError } from '../../core/errors.ts';
 import { areTooMany, minEnded } from '../../core/failure-limit.ts';
 import { change } from '../../entity/verbs.ts';
 import { versionSaid } from '../../registry/devices/firmware-version.ts';
-import { type Delivery, type EndState, endStates, isOpen, isOpenDelivery, type Rollout, stagesOf } from './rollout.ts';
+import {
+  type Delivery,
+  type EndState,
+  endStates,
+  isOpen,
+  isOpenDelivery,
+  openStates,
+  type Rollout,
+  stagesOf,
+} from './rollout.ts';
 
 /** A device's report of its update. `bytes` of the download; `code` of a failure. */
 export interface Report {
@@ -249,8 +258,11 @@ export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Pr
       (all, one) => (states.includes(one.state) && (stage ?? one.stage) === one.stage ? all + one.count : all),
       0,
     );
-  const isOver = (stage?: number) => sum(openNames, stage) === 0 && rollout.cursor === null;
-  if (isOver() && rollout.stage === stagesOf(rollout).length - 1) {
+  const isOver = (stage?: number) => sum(openStates, stage) === 0 && rollout.cursor === null;
+  const isLast = rollout.stage === stagesOf(rollout).length - 1;
+  if (rollout.continuous === 1 && isLast && rollout.cursor === null && !(await hasOpenOfStages(tx, rolloutId)))
+    return pauseByLater(tx, clock, rollout);
+  if (isOver() && isLast && rollout.continuous === 0) {
     const reason = counts.some(({ count }) => count > 0) ? null : 'No device has matched the target.';
     return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason });
   }
@@ -263,7 +275,33 @@ export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Pr
   return changeRollout(tx, rollout, { state: 'paused', reason, failuresAccepted: failures, due: null });
 }
 
-const openNames = ['pending', 'offered', 'downloading', 'downloaded', 'installing'];
+/** Whether devices that a continuous rollout has taken in its stages have not ended. */
+async function hasOpenOfStages(tx: Tx, rolloutId: string): Promise<boolean> {
+  const open = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', rolloutId);
+  return (await open.where('state', 'in', openStates).where('later', '=', 0).limit(1).executeTakeFirst()) !== undefined;
+}
+
+const day = 24 * 60 * 60_000;
+
+/** Of the devices that came later, those count that have ended in the last day, and since the rollout was changed last. */
+async function pauseByLater(tx: Tx, clock: Clock, rollout: Rollout): Promise<Rollout | undefined> {
+  if (rollout.state !== 'running') return undefined;
+  const since = new Date(clock.now() - day).toISOString();
+  const { failures, ended } = await tx
+    .selectFrom('firmwareDeliveries')
+    .select((eb) => [
+      eb.fn.countAll<number>().as('ended'),
+      eb.fn.count<number>(eb.case().when('state', '<>', 'succeeded').then(1).end()).as('failures'),
+    ])
+    .where('rolloutId', '=', rollout.id)
+    .where('later', '=', 1)
+    .where('updated', '>', rollout.lastModified > since ? rollout.lastModified : since)
+    .where('state', 'in', ['succeeded', 'failed', 'timedOut'])
+    .executeTakeFirstOrThrow();
+  if (ended < minEnded || !areTooMany({ failures, ended }, rollout.maxFailurePercent)) return undefined;
+  const reason = `${failures} of ${ended} devices that came later and have ended in the last day have failed.`;
+  return changeRollout(tx, rollout, { state: 'paused', reason, due: null });
+}
 
 /** Changes a rollout whatever its version, which grows. */
 export async function changeRollout(tx: Tx, { id }: Pick<Rollout, 'id'>, changes: Partial<Rollout>): Promise<Rollout> {

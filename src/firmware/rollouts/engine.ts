@@ -14,7 +14,9 @@ import { onBehalfOf } from '../../core/log.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
 import type { Readers } from '../../core/threads/readers.ts';
 import { Watchers } from '../../core/watchers.ts';
+import type { AttachedFleets } from '../../registry/devices/attached-fleets.ts';
 import { type StateContext, stateChanged } from '../../registry/devices/changes.ts';
+import { ContinuousRollouts } from './continuous.ts';
 import {
   currentDelivery,
   endOpen,
@@ -37,6 +39,7 @@ export type EngineServices = OfferServices & {
   messages: MessageStore;
   log: Logger;
   gate: AccountGate;
+  attachedFleets: AttachedFleets;
 } & StateContext;
 
 /** Events of the engine for the ways that tell devices about updates. */
@@ -57,6 +60,7 @@ export class FirmwareEngine {
   readonly watchers = new Watchers();
   readonly #services: EngineServices;
   readonly #listeners: Listener[] = [];
+  readonly #continuous: ContinuousRollouts;
   readonly #reports = new Merged<Report, Reported>((before, later) => !isEnd(before.state) && !isEnd(later.state));
   readonly #fileReports = new Merged<FileReport, Reported>(areProgress);
   #timer: NodeJS.Timeout | undefined;
@@ -67,6 +71,10 @@ export class FirmwareEngine {
   constructor(services: EngineServices) {
     this.#services = services;
     this.offers = new Offers(services, (ids) => this.watchers.tellWatchers(ids));
+    this.#continuous = new ContinuousRollouts(services, async (rollouts, deviceIds) => {
+      this.changed(...rollouts);
+      await this.#offersChanged(deviceIds);
+    });
   }
 
   addListener(listener: Listener): void {
@@ -83,6 +91,7 @@ export class FirmwareEngine {
     this.#stopped = true;
     clearTimeout(this.#timer);
     await this.#looking;
+    await this.#continuous.stop();
   }
 
   /** Something may be due now. */
@@ -109,6 +118,7 @@ export class FirmwareEngine {
   /** One look at everything that is due. Never rejects. */
   async #handleDue(): Promise<void> {
     try {
+      if (!this.#stopped) await this.#services.gate.work((away) => this.#continuous.followAll(away));
       while (!this.#stopped && (await this.#advanceSome())) await nextTurn();
       while (!this.#stopped && (await this.#services.gate.work((away) => this.#timeOutSome(away)))) await nextTurn();
     } catch (error) {

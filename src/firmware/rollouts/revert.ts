@@ -31,7 +31,7 @@ export async function revertRollout(ctx: Services, caller: Caller, before: Rollo
     await demandRoom(config, tx, caller.accountId);
     const { deviceDeadlineSeconds, maxFailurePercent, consent } = before;
     const made = await insertRollout(ctx, tx, caller, {
-      ...{ deviceDeadlineSeconds, maxFailurePercent, consent },
+      ...{ deviceDeadlineSeconds, maxFailurePercent, consent, continuous: 0 },
       firmwarePackageId: back[0]?.firmwarePackageId ?? before.firmwarePackageId,
       target: JSON.stringify({ revertOf: before.id }),
       stages: JSON.stringify([{ percent: 100, pauseSeconds: 0 }]),

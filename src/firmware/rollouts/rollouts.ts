@@ -70,6 +70,8 @@ export async function demandRollout(
   path = 'firmwarePackageId',
 ): Promise<Checked> {
   const target = readTarget(body.target);
+  if (body.continuous === true && target.fleetId === undefined)
+    throw invalid('continuous', 'is for a target with fleetId');
   const stages = readStages(body.stages);
   const startAt = readStart(body.startAt, ages.now());
   const firmware = await demandReference(db, 'firmwarePackages', accountId, body.firmwarePackageId, path);
@@ -132,7 +134,7 @@ export function insertRollout(
   tx: Tx,
   caller: Caller,
   row: Pick<Rollout, 'firmwarePackageId' | 'target' | 'stages' | 'startAt' | 'refused'> &
-    Pick<Rollout, 'deviceDeadlineSeconds' | 'maxFailurePercent' | 'consent'>,
+    Pick<Rollout, 'deviceDeadlineSeconds' | 'maxFailurePercent' | 'consent' | 'continuous'>,
 ): Promise<Rollout> {
   return insert(tx, 'firmwareRollouts', {
     ...stamp(clock, caller),
@@ -199,7 +201,7 @@ export function pauseRollout(ctx: RolloutServices, caller: Caller, id: string): 
   }));
 }
 
-/** It goes on, whatever has failed until now; a further failure may pause it again. */
+/** It goes on, whatever has failed until now; a further failure may pause it again. Of those that came later, settleRollout counts anew. */
 export async function resumeRollout(ctx: RolloutServices, caller: Caller, id: string): Promise<Rollout> {
   const { ages } = ctx;
   const row = await changeAs(ctx, caller, id, 'resumed', ['paused'], async (rollout, tx) => {

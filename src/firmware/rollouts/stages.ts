@@ -1,23 +1,14 @@
 /** Stages of rollouts: when one begins, which devices it takes up, and what that ends for them. */
 
 import type { Registry, Tx } from '../../../db/registry/index.ts';
-import { insertMany } from '../../../db/registry/many.ts';
 import type { Access } from '../../core/access.ts';
 import { type Clock, timestamp } from '../../core/clock.ts';
 import { PlatformError } from '../../core/errors.ts';
 import type { Readers } from '../../core/threads/readers.ts';
-import {
-  changeRollout,
-  packageOf,
-  ranAlready,
-  settleRollout,
-  skippedVersion,
-  supersede,
-  versionsOf,
-} from './deliveries.ts';
+import { changeRollout, packageOf, settleRollout } from './deliveries.ts';
 import { mayGoOn, pauseLost } from './responsible.ts';
-import { formerPackages } from './returning.ts';
-import { type Delivery, isOpen, nextStageAt, type Rollout, type StoredTarget, stagesOf } from './rollout.ts';
+import { nextStageAt, type Rollout, stagesOf } from './rollout.ts';
+import { takeUp } from './take-up.ts';
 import { type Aim, aimOf, placeOf, targetPage, thresholdOf } from './targets.ts';
 
 type Services = { registry: Registry; readers: Readers; clock: Clock; ages: Clock; access: Access };
@@ -68,7 +59,7 @@ async function goOn(services: Services, rollout: Rollout): Promise<Step> {
   return registry.transaction(async (tx) => {
     const current = await stillRunning(tx, rollout);
     if (!current || current.cursor !== rollout.cursor) return { rollouts: [], arisen: [], superseded: [] };
-    const { arisen, replaced } = await takeUp(tx, clock, current, taken);
+    const { arisen, replaced } = await takeUp(tx, clock, current, taken, deadlineOf(current));
     const rollouts: Rollout[] = [];
     const next = { cursor: null, due: nextStageAt(current) ?? null };
     const changed = await changeRollout(tx, current, last === undefined ? next : { cursor: last });
@@ -81,7 +72,12 @@ async function goOn(services: Services, rollout: Rollout): Promise<Step> {
   });
 }
 
-async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | undefined> {
+/** Of the devices of a stage, in milliseconds. */
+function deadlineOf({ stageBegun, deviceDeadlineSeconds }: Rollout): number {
+  return Date.parse(stageBegun ?? '') + deviceDeadlineSeconds * 1000;
+}
+
+export async function settled(tx: Tx, clock: Clock, id: string): Promise<Rollout[] | undefined> {
   const changed = await settleRollout(tx, clock, id);
   return changed && [changed];
 }
@@ -104,61 +100,4 @@ async function beginStage(services: Services, rollout: Rollout, aim: Aim): Promi
 async function stillRunning(tx: Tx, { id, state }: Rollout): Promise<Rollout | undefined> {
   const rows = tx.selectFrom('firmwareRollouts').selectAll().where('id', '=', id);
   return rows.where('state', '=', state).executeTakeFirst();
-}
-
-/** Gives devices their place in the stage. A device that a newer rollout has is left to that one. */
-async function takeUp(
-  tx: Tx,
-  clock: Clock,
-  rollout: Rollout,
-  ids: readonly string[],
-): Promise<{ arisen: string[]; replaced: Delivery[] }> {
-  if (ids.length === 0) return { arisen: [], replaced: [] };
-  const known = await tx.selectFrom('firmwareDeliveries').selectAll().where('deviceId', 'in', ids).execute();
-  const own = new Set(known.flatMap(({ rolloutId, deviceId }) => (rolloutId === rollout.id ? [deviceId] : [])));
-  const isNewer = ({ rolloutId, state }: Delivery) =>
-    rolloutId > rollout.id && (isOpen({ state }) || state === 'succeeded');
-  const left = new Set(known.filter(isNewer).map(({ deviceId }) => deviceId));
-  const packages = await ownPackages(tx, rollout, ids);
-  const fresh = ids.filter((id) => !own.has(id) && (!packages || packages.has(id)));
-  const taken = fresh.filter((id) => !left.has(id));
-  const versions = await versionsOf(tx, fresh);
-  // Who goes back runs another version: only such devices have a package of their own.
-  const skipped = packages ? null : await skippedVersion(tx, await packageOf(tx, { rolloutId: rollout.id }));
-  const running = new Set(taken.filter((id) => skipped !== null && versions.get(id) === skipped));
-  const replaced = await supersede(tx, clock, taken);
-  const hadAnother = new Set(replaced.map(({ deviceId }) => deviceId));
-  const arisen = taken.filter((id) => !running.has(id) || hadAnother.has(id));
-  const beginningOf = (id: string) => {
-    if (left.has(id)) return { state: 'superseded', message: 'A newer rollout has the device.' };
-    return running.has(id) ? ranAlready : { state: 'pending', message: null };
-  };
-  const deadline = Date.parse(rollout.stageBegun ?? '') + rollout.deviceDeadlineSeconds * 1000;
-  await insertMany(
-    tx,
-    'firmwareDeliveries',
-    fresh.map((deviceId) => ({
-      rolloutId: rollout.id,
-      deviceId,
-      accountId: rollout.accountId,
-      stage: rollout.stage,
-      ...beginningOf(deviceId),
-      bytes: null,
-      code: null,
-      files: null,
-      offer: 1,
-      consented: 0,
-      updated: timestamp(clock),
-      deadline,
-      firmwarePackageId: packages?.get(deviceId) ?? null,
-      formerVersion: versions.get(deviceId) ?? null,
-    })),
-  );
-  return { arisen, replaced };
-}
-
-/** The packages of the devices of a rollout that goes back, by device. */
-async function ownPackages(tx: Tx, { target }: Rollout, ids: readonly string[]) {
-  const { revertOf } = JSON.parse(target) as StoredTarget;
-  return revertOf === undefined ? undefined : formerPackages(tx, revertOf, ids);
 }
