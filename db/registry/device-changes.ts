@@ -2,11 +2,12 @@
  * What a commit changes of devices, as filters see them: triggers of the connections that write note it (db/sqlite/noted-changes.ts), so
  * that no caller tells of a change, and none can forget it.
  */
+import type { Column } from './records/columns.ts';
 import { deviceColumns, presenceNames } from './records/devices.ts';
 
 const isPresence: ReadonlySet<string> = new Set(presenceNames);
 const columns = [
-  ...Object.entries(deviceColumns).flatMap(([name, { marks }]) => (marks.filter ? [name] : [])),
+  ...Object.entries<Column>(deviceColumns).flatMap(([name, { marks }]) => (marks.filter ? [name] : [])),
   'lastModified',
   'fields',
 ];

@@ -93,7 +93,11 @@ export class Registry {
       kept.committed();
       this.#tellChanges(elsewhere ? (elsewhere as readonly Change[]) : changes.take());
     };
-    const { local, threaded, writer: turns } = SqliteDialect.withThread({ ...files, kept: { committed } }, writerThread);
+    const {
+      local,
+      threaded,
+      writer: turns,
+    } = SqliteDialect.withThread({ ...files, kept: { committed } }, writerThread);
     this.#kept = kept;
     this.#fence = fence;
     this.writer = turns;
@@ -200,7 +204,9 @@ export class Registry {
   }
 
   /** What is noted of a device in other tables: when its last certificate expires, the state of its newest update, its group. */
-  notedOf(deviceId: string): Record<'certificate.expires' | 'firmware.state' | 'enrollmentgroupid', string | undefined> {
+  notedOf(
+    deviceId: string,
+  ): Record<'certificate.expires' | 'firmware.state' | 'enrollmentgroupid', string | undefined> {
     const { certificateExpiry, deliveryState, enrollmentGroup } = this.#lookups;
     return {
       'certificate.expires': certificateExpiry.get(deviceId) ?? undefined,

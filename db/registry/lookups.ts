@@ -127,7 +127,9 @@ export function prepareLookups(reader: Sqlite.Database) {
         'SELECT "state" FROM "firmwareDeliveries" WHERE "deviceId" = ? ORDER BY "rolloutId" DESC LIMIT 1',
       )
       .pluck(),
-    enrollmentGroup: reader.prepare<[string], string>('SELECT "groupId" FROM "enrollments" WHERE "deviceId" = ?').pluck(),
+    enrollmentGroup: reader
+      .prepare<[string], string>('SELECT "groupId" FROM "enrollments" WHERE "deviceId" = ?')
+      .pluck(),
     identity: reader.prepare<[string], Pick<Row<'identities'>, 'accountId' | 'identityProviderId'>>(
       'SELECT "accountId", "identityProviderId" FROM "identities" WHERE "id" = ? AND "disabledById" IS NULL',
     ),

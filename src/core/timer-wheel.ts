@@ -29,7 +29,7 @@ export class TimerWheel {
   /** By slot: when, the key, whose, where it is in the heap, and the next slot of the chain, or of those that are free. */
   #times = new Float64Array();
   #keys: string[] = [];
-  #owners = new Uint32Array();
+  #owners = new Uint16Array();
   #places = new Int32Array();
   #next = new Int32Array();
   /** Slots, the earliest first; and the first slot of each chain. */
@@ -128,12 +128,12 @@ export class TimerWheel {
     const kept = this.#size;
     const from = kept === 0 ? 0 : this.#capacity;
     if (from === 0) this.#keys = [];
-    const copied = <A extends Float64Array | Int32Array | Uint32Array>(to: A, old: A) => {
+    const copied = <A extends Float64Array | Int32Array | Uint16Array>(to: A, old: A) => {
       if (from > 0) to.set(old);
       return to;
     };
     this.#times = copied(new Float64Array(capacity), this.#times);
-    this.#owners = copied(new Uint32Array(capacity), this.#owners);
+    this.#owners = copied(new Uint16Array(capacity), this.#owners);
     this.#places = copied(new Int32Array(capacity), this.#places);
     this.#heap = copied(new Int32Array(capacity), this.#heap);
     this.#next = new Int32Array(capacity);
@@ -205,6 +205,6 @@ export class TimerWheel {
   }
 }
 
-function at(numbers: Float64Array | Int32Array | Uint32Array, place: number): number {
+function at(numbers: Float64Array | Int32Array | Uint16Array, place: number): number {
   return numbers[place] as number;
 }

@@ -53,7 +53,9 @@ t.test('who has begun to match is offered it after a kill, and who has ceased to
     for (const client of clients) client.on('error', () => {});
     await Promise.any(
       clients.map((client, at) =>
-        client.publishAsync(`slipway/v1/${accountId}/d/${made[at]?.id}/_set/fields`, JSON.stringify({ state }), { qos: 1 }),
+        client.publishAsync(`slipway/v1/${accountId}/d/${made[at]?.id}/_set/fields`, JSON.stringify({ state }), {
+          qos: 1,
+        }),
       ),
     );
     t.equal(await server.stop('SIGKILL'), 'SIGKILL');

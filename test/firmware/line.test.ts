@@ -61,6 +61,19 @@ t.test('publish, roll out and watch', async (t) => {
   t.equal(plain.code, 0, plain.stderr);
   const [last] = (await run('status', '--json')).stdout.split('\n');
   t.match(plain.stdout, new RegExp(`^Rollout: +${JSON.parse(last ?? '').id}\nState: `), 'as status prints it');
+  const filter = `deviceTemplateId eq "${template.id}" and firmwareVersion eq "0.9"`;
+  const fleet = await service.create('/fleets', 'fleet', { name: service.unique('Old'), filter });
+  const living = await run('roll-out', '--package', firmware.id, '--fleet', fleet.name, '--continuous', '--json');
+  t.match(living, { code: 0, stderr: /No device matches/ });
+  const continuous = JSON.parse(living.stdout);
+  t.match(continuous, { continuous: true, target: { fleetId: fleet.id } }, 'it stays, and waits for devices');
+  await devices(service, template.id, 1, { firmwareVersion: '0.9' });
+  await rolloutUntil(service, continuous.id, ({ counts }) => counts.pending === 1);
+  await service.ok(
+    'POST',
+    `/api/v1/firmware/rollouts/${continuous.id}/cancel` as '/api/v1/firmware/rollouts/{id}/cancel',
+  );
+  t.match(await run('roll-out', ...where, '--continuous'), { code: 2, stderr: /--continuous is for --fleet/ });
   t.equal((await run('publish', '/no/such/file', '--template', 'x', '--firmware-version', '1')).code, 2);
 });
 

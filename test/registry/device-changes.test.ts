@@ -4,6 +4,7 @@ import { sql } from 'kysely';
 import { changeBits, changeTriggers } from '../../db/registry/device-changes.ts';
 import type { Change } from '../../db/registry/index.ts';
 import { notePresence } from '../../db/registry/presence.ts';
+import type { Column } from '../../db/registry/records/columns.ts';
 import { deviceColumns, presenceNames } from '../../db/registry/records/devices.ts';
 import { openSqlite } from '../../db/sqlite/open.ts';
 import { newId } from '../../src/core/ids.ts';
@@ -34,7 +35,7 @@ async function heard(work: () => Promise<unknown>): Promise<Map<string, string[]
   return new Map([...kinds].map(([key, names]) => [key, [...names].sort()]));
 }
 
-const filtered = Object.entries(deviceColumns).flatMap(([name, { marks }]) => (marks.filter ? [name] : []));
+const filtered = Object.entries<Column>(deviceColumns).flatMap(([name, { marks }]) => (marks.filter ? [name] : []));
 
 t.test('each column that a filter names is told when it changes, and no other', async (t) => {
   const { ctx } = service.server;
@@ -97,9 +98,10 @@ t.test('what is noted of a device elsewhere, and what concerns all of an account
 
   const { cert } = await makeCertificate({ from: Date.now() - 1000, to: Date.now() + 86_400_000 });
   const certificate = { entityId: device.id, entityType: 'device', certificate: cert };
-  t.same((await heard(() => service.create('/access/mqtt-certificates', 'mqttCertificate', certificate))).get(device.id), [
-    'certificate',
-  ]);
+  t.same(
+    (await heard(() => service.create('/access/mqtt-certificates', 'mqttCertificate', certificate))).get(device.id),
+    ['certificate'],
+  );
   const firmware = await publish(service, device.deviceTemplateId, '9.0');
   const rolledOut = await heard(async () => {
     const { id } = await rollOut(service, firmware, { target: { deviceIds: [device.id] } });
@@ -136,7 +138,9 @@ t.test('every table that a filter reads has triggers', async (t) => {
   const derived = new Set(['firmwareVersionCounts']);
   for (const { filter, problem } of kept) {
     t.equal(problem, null);
-    const { sql: text, parameters } = sql`select 1 from "devices" where ${filter.condition}`.compile(ctx.registry.query);
+    const { sql: text, parameters } = sql`select 1 from "devices" where ${filter.condition}`.compile(
+      ctx.registry.query,
+    );
     for (const table of tablesOf(file, text, parameters))
       t.ok(watched.has(table) || derived.has(table), `${table}, which is read by ${text}`);
   }

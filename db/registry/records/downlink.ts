@@ -168,7 +168,7 @@ export const FirmwareTargetRecord = Type.Object({ rolloutId: Id, deviceId: Id, a
  * One device of a rollout. A device has one open delivery at most. `offer` counts offers: URLs of a former one are void.
  * `files` is JSON: the phase of each file that control topics have reported. `deadline` in milliseconds. `firmwarePackageId` where
  * its package is not that of the rollout; `formerVersion` is what the device ran before. Of a continuous rollout, `later` devices came
- * after its stages, and those that have `left` match its fleet no more.
+ * after its stages, as the devices of one more, and those that have `left` match its fleet no more.
  */
 export const FirmwareDeliveryRecord = Type.Object({
   rolloutId: Id,

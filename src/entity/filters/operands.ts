@@ -5,10 +5,18 @@ import { instantOf, parseDate } from '../../../db/sqlite/dates.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import { versionKey } from '../../../db/sqlite/versions.ts';
 import { parseNumber } from '../../core/formats/numbers.ts';
+import {
+  byOrder,
+  type Comparison,
+  compareNumbers,
+  compareTexts,
+  type Given,
+  type Test,
+  textTest,
+} from './comparisons.ts';
 import { type Operator, operators } from './parser.ts';
-import { byOrder, type Comparison, compareNumbers, compareTexts, type Given, type Test, textTest } from './tests.ts';
 
-export type { Comparison, Given } from './tests.ts';
+export type { Comparison, Given } from './comparisons.ts';
 
 export type Condition = Expression<SqlBool>;
 
@@ -98,7 +106,13 @@ export function versionOperand(value: RawBuilder<unknown>, form = folded(value))
     },
     test: (operator, given) => {
       const key = typeof given === 'string' && signs[operator] ? versionKey(given) : null;
-      if (key !== null) return byOrder(operator, ({ version }) => version, () => key, compareTexts);
+      if (key !== null)
+        return byOrder(
+          operator,
+          ({ version }) => version,
+          () => key,
+          compareTexts,
+        );
       const isOrdered = typeof given === 'string' && signs[operator] && operator !== 'eq';
       return isOrdered ? isNever : textTest(operator, given);
     },
@@ -114,7 +128,12 @@ export function numberOperand(value: RawBuilder<unknown>): Operand {
       typeof given === 'number' && Number.isFinite(given) ? sql`${value} ${signs[operator]} ${given}` : undefined,
     test: (operator, given) =>
       typeof given === 'number' && Number.isFinite(given)
-        ? byOrder(operator, ({ value: number }) => Number(number), () => given, compareNumbers)
+        ? byOrder(
+            operator,
+            ({ value: number }) => Number(number),
+            () => given,
+            compareNumbers,
+          )
         : undefined,
     present: sql`${value} is not null`,
     shown: jsonOf(value),

@@ -1,7 +1,8 @@
 /** Filters as predicates in memory: the same tree as the conditions of SQL, about one row whose values are given. */
+
+import type { Comparison, Given, StoredValue } from './comparisons.ts';
 import type { Operand } from './operands.ts';
 import type { AttributePath, Filter } from './parser.ts';
-import type { Comparison, Given, StoredValue } from './tests.ts';
 
 /** One row, and what time it is for it, in milliseconds since 1970. */
 export interface Subject {

@@ -260,8 +260,6 @@ export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Pr
     );
   const isOver = (stage?: number) => sum(openStates, stage) === 0 && rollout.cursor === null;
   const isLast = rollout.stage === stagesOf(rollout).length - 1;
-  if (rollout.continuous === 1 && isLast && rollout.cursor === null && !(await hasOpenOfStages(tx, rolloutId)))
-    return pauseByLater(tx, clock, rollout);
   if (isOver() && isLast && rollout.continuous === 0) {
     const reason = counts.some(({ count }) => count > 0) ? null : 'No device has matched the target.';
     return changeRollout(tx, rollout, { state: 'finished', finished: timestamp(clock), due: null, reason });
@@ -270,22 +268,17 @@ export async function settleRollout(tx: Tx, clock: Clock, rolloutId: string): Pr
   const ended = failures + sum(['succeeded'], rollout.stage);
   const isTelling = ended >= minEnded || isOver(rollout.stage);
   const isTooMany = areTooMany({ failures, ended }, rollout.maxFailurePercent);
-  if (rollout.state !== 'running' || !isTelling || !isTooMany || failures <= rollout.failuresAccepted) return undefined;
+  if (rollout.state !== 'running') return undefined;
+  if (!isTelling || !isTooMany || failures <= rollout.failuresAccepted)
+    return rollout.continuous === 1 && isLast && isOver(rollout.stage) ? pauseByLater(tx, clock, rollout) : undefined;
   const reason = `${failures} of ${ended} devices that have ended in stage ${rollout.stage + 1} have failed.`;
   return changeRollout(tx, rollout, { state: 'paused', reason, failuresAccepted: failures, due: null });
-}
-
-/** Whether devices that a continuous rollout has taken in its stages have not ended. */
-async function hasOpenOfStages(tx: Tx, rolloutId: string): Promise<boolean> {
-  const open = tx.selectFrom('firmwareDeliveries').select('deviceId').where('rolloutId', '=', rolloutId);
-  return (await open.where('state', 'in', openStates).where('later', '=', 0).limit(1).executeTakeFirst()) !== undefined;
 }
 
 const day = 24 * 60 * 60_000;
 
 /** Of the devices that came later, those count that have ended in the last day, and since the rollout was changed last. */
 async function pauseByLater(tx: Tx, clock: Clock, rollout: Rollout): Promise<Rollout | undefined> {
-  if (rollout.state !== 'running') return undefined;
   const since = new Date(clock.now() - day).toISOString();
   const { failures, ended } = await tx
     .selectFrom('firmwareDeliveries')

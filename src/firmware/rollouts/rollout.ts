@@ -207,8 +207,8 @@ export function stagesOf({ stages }: Pick<Rollout, 'stages'>): Stage[] {
 }
 
 export function showDelivery(row: Delivery): Static<typeof deliveryShape> {
-  const { deviceId, rolloutId, stage, bytes, code, message, updated } = row;
+  const { deviceId, rolloutId, stage, later, bytes, code, message, updated } = row;
   const state = row.state as DeliveryState;
   const deadline = new Date(row.deadline).toISOString();
-  return { deviceId, rolloutId, stage: stage + 1, state, bytes, code, message, deadline, updated };
+  return { deviceId, rolloutId, stage: stage + 1 - later, state, bytes, code, message, deadline, updated };
 }

@@ -54,7 +54,8 @@ export async function takeUp(
       rolloutId: rollout.id,
       deviceId,
       accountId: rollout.accountId,
-      stage: rollout.stage,
+      // Those that come later are counted apart from the devices of the last stage.
+      stage: later ? rollout.stage + 1 : rollout.stage,
       ...beginningOf(deviceId),
       bytes: null,
       code: null,

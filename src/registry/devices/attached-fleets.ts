@@ -13,7 +13,7 @@ import type { Caller } from '../../core/caller.ts';
 import { slotOf } from '../../core/ids.ts';
 import { defaultRoles } from '../../core/rights.ts';
 import { LongWork } from '../../core/scheduler/long-work.ts';
-import type { TimerWheel, Timers } from '../../core/timer-wheel.ts';
+import type { Timers, TimerWheel } from '../../core/timer-wheel.ts';
 import type { Fields } from '../../entity/fields.ts';
 import { earliest, type Predicate } from '../../entity/filters/predicate.ts';
 import type { FilterServices } from '../filters.ts';
@@ -213,8 +213,8 @@ export class AttachedFleets {
     }
   }
 
-  /** Whether a device is in the fleets that a change concerns, as it is now. */
-  #decide(id: string, bits: number): void {
+  /** Whether a device is in the fleets that a change concerns, as it is now; or in one of them alone. */
+  #decide(id: string, bits: number, only?: Entry): void {
     const { registry, clock } = this.#services;
     const device = registry.entity('devices', id) as Stored | undefined;
     const entries = device && this.#byAccount.get(device.accountId);
@@ -222,7 +222,7 @@ export class AttachedFleets {
     const isLive = device.deleted === null;
     const subject = new DeviceSubject(this.#services, device, clock.now());
     let isTimed = (bits & relative) !== 0;
-    for (const entry of entries.values()) {
+    for (const entry of only ? [only] : entries.values()) {
       if ((entry.relativeBits & bits) !== 0) isTimed = true;
       if ((entry.bits & bits) === 0 || !entry.predicate) continue;
       const isIn = isLive && entry.predicate.holds(subject);
@@ -230,7 +230,7 @@ export class AttachedFleets {
       entry.members.set(device.row, isIn);
       if (entry.isRead) this.#note(entry, device, isIn);
     }
-    if (!isTimed) return;
+    if (!isTimed || only) return;
     const times = [...entries.values()].map(({ predicate }) => predicate?.nextChange(subject));
     const next = isLive ? earliest(times) : undefined;
     if (next === undefined) this.#devices.cancel(id);
@@ -296,14 +296,16 @@ export class AttachedFleets {
     for await (const devices of this.#pagesOf(fleet, filter)) {
       for (const { id, row } of devices) {
         seen.set(row, true);
-        if (!entry.members.has(row)) this.#decide(id, wholeDevice);
+        if (!entry.members.has(row)) this.#decide(id, wholeDevice, entry);
         await longWork.giveWay();
       }
       this.#tell();
     }
     for (const rows of entry.members.without(seen)) {
-      for (const { id } of await this.#devicesWith(sql`"row" in (select value from json_each(${JSON.stringify(rows)}))`)) {
-        this.#decide(id, wholeDevice);
+      for (const { id } of await this.#devicesWith(
+        sql`"row" in (select value from json_each(${JSON.stringify(rows)}))`,
+      )) {
+        this.#decide(id, wholeDevice, entry);
         await longWork.giveWay();
       }
       this.#tell();
@@ -390,7 +392,8 @@ export function bitsOf(names: Iterable<string>): number {
   for (const name of names) {
     const [first = '', rest] = name.split('.', 2);
     if (name === 'within') bits |= bitOf('organizationId') | bitOf('organizations');
-    else if (bitOf(others[name] ?? columns.get(name) ?? '') !== 0) bits |= bitOf(others[name] ?? columns.get(name) ?? '');
+    else if (bitOf(others[name] ?? columns.get(name) ?? '') !== 0)
+      bits |= bitOf(others[name] ?? columns.get(name) ?? '');
     else if (name === 'id' || name === 'created') bits |= wholeBit;
     else bits |= bitOf('fields') | (rest === undefined ? 0 : customFields);
     if (first === 'organization') bits |= bitOf('organizationId') | bitOf('organizations');

@@ -1,5 +1,6 @@
 /** One device as filters see it in memory, for callers of the whole account. */
 import type { Registry } from '../../../db/registry/index.ts';
+import type { Columns } from '../../../db/registry/records/columns.ts';
 import { deviceColumns } from '../../../db/registry/records/devices.ts';
 import { organizationColumns } from '../../../db/registry/records/organizations.ts';
 import { templateColumns } from '../../../db/registry/records/templates.ts';
@@ -7,8 +8,8 @@ import type { Row } from '../../../db/registry/records.ts';
 import { instantOf, parseDate } from '../../../db/sqlite/dates.ts';
 import { fold } from '../../../db/sqlite/fold.ts';
 import type { Fields } from '../../entity/fields.ts';
+import { StoredValue } from '../../entity/filters/comparisons.ts';
 import type { Subject } from '../../entity/filters/predicate.ts';
-import { StoredValue } from '../../entity/filters/tests.ts';
 import { builtInFields, type Field, type FieldKind } from '../../entity/values.ts';
 import { filterable } from '../filters.ts';
 
@@ -35,14 +36,15 @@ const operandOf: Partial<Record<Field['type'], string>> = {
   long: 'degrees',
 };
 
+const byLowerCase = (own: Columns) =>
+  new Map(Object.keys(filterable(own)).map((name): [string, string] => [name.toLowerCase(), name]));
+
 /** The columns that filters name, by their names in lower case. */
-const columns = Object.fromEntries(
-  Object.entries({
-    devices: deviceColumns,
-    deviceTemplates: templateColumns,
-    organizations: organizationColumns,
-  }).map(([kind, own]) => [kind, new Map(Object.keys(filterable(own)).map((name) => [name.toLowerCase(), name]))]),
-) as Record<Owner['kind'], ReadonlyMap<string, string>>;
+const columns: Record<Owner['kind'], ReadonlyMap<string, string>> = {
+  devices: byLowerCase(deviceColumns),
+  deviceTemplates: byLowerCase(templateColumns),
+  organizations: byLowerCase(organizationColumns),
+};
 
 export class DeviceSubject implements Subject {
   readonly now: number;
