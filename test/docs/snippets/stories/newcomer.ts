@@ -97,6 +97,7 @@ export const firmware: Story = {
     }
     // Its later stages begin in hours.
     watched.stop();
+    t.match(await newcomer.run(next()), /^Rollout: /m, 'a fleet is kept up to date');
     const booting = await service.connect({ deviceId: device, secret: await newcomer.get('SECRET') });
     booting.on('message', (topic, payload) => {
       const reply = { id: JSON.parse(payload.toString()).id, status: 'succeeded' };
