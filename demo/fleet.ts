@@ -153,9 +153,10 @@ export async function fillFleet(options: FleetOptions): Promise<Fleet> {
   const clients = await goOnline(options, spread(devices, onlineCount));
   say(`${clients.length} devices are online`);
   await startRollout(call, make, accountId, templates.get('Room sensor') ?? '');
+  await make('/fleets', { name: 'Behind on firmware', filter: 'connected eq true and firmwareVersion lt "2.0"' });
   const [first] = devices;
   if (first) for (const command of commands) await call('POST', `/v1/devices/${first.id}/commands`, command);
-  say('a rollout and commands');
+  say('a rollout, a fleet and commands');
   const quiet: Online[] = [];
   const publish = async () => {
     const now = Date.now();

@@ -14,6 +14,7 @@ const pages: Readonly<Record<string, string>> = {
   '/devices/:/access': 'factory#verification-new-secrets-replacement',
   '/devices/:/firmware': 'firmware#what-each-state-means',
   '/devices/:/history': 'identity#the-audit-record',
+  '/fleets': 'filters#fleets',
   '/organizations': 'permissions',
   '/people': 'identity#invitations-and-admins',
   '/people/roles': 'permissions#roles',

@@ -54,6 +54,7 @@ const parts: readonly (readonly [path: string, name: string, right: Right, other
 const makings: readonly (readonly [path: `/${string}`, name: string, kind: string, action?: Action])[] = [
   ['/devices', texts.devices.new, 'device', 'newDevice'],
   ['/devices', texts.devices.import, 'device', 'importDevices'],
+  ['/fleets', texts.fleets.new, 'fleet'],
   ['/organizations', texts.organizations.new, 'organization', 'newOrganization'],
   ['/people', texts.people.newEndUser, 'endUser'],
   ['/people/account-users', texts.people.newAdmin, 'accountUser'],

@@ -19,6 +19,8 @@ const HomeList = place(async () => (await import('../home/lists.tsx')).HomeList)
 const FirstDevice = place(async () => (await import('../first-device/first-device.tsx')).FirstDevice);
 const Devices = place(async () => (await import('../devices/devices.tsx')).Devices);
 const Device = place(async () => (await import('../device/device.tsx')).Device);
+const Fleet = place(async () => (await import('../fleets/fleet.tsx')).Fleet);
+const Fleets = place(async () => (await import('../fleets/fleets.tsx')).Fleets);
 const Organization = place(async () => (await import('../organizations/organization.tsx')).Organization);
 const Organizations = place(async () => (await import('../organizations/organizations.tsx')).Organizations);
 const People = place(async () => (await import('../people/people.tsx')).People);
@@ -36,6 +38,7 @@ const places: readonly { path: string; icon: IconName; name: keyof typeof texts.
   { path: '/home', icon: 'home', name: 'home', shown: () => can('read', 'device') && !isCustomer() },
   { path: '/first-device', icon: 'start', name: 'firstDevice', shown: () => can('create', 'device') },
   { path: '/devices', icon: 'devices', name: 'devices', shown: () => can('read', 'device') },
+  { path: '/fleets', icon: 'fleets', name: 'fleets', shown: () => can('read', 'fleet') },
   { path: '/organizations', icon: 'organizations', name: 'organizations', shown: () => can('read', 'organization') },
   { path: '/people', icon: 'people', name: 'people', shown: () => can('read', 'endUser') },
   { path: '/products', icon: 'products', name: 'products', shown: () => can('read', 'deviceTemplate') },
@@ -92,6 +95,8 @@ export function Shell() {
             <Route path="/first-device" component={FirstDevice} />
             <Route path="/devices" component={Devices} />
             <Route path="/devices/:id/:tab?">{({ id, tab }) => <Device key={id} id={id} tab={tab ?? ''} />}</Route>
+            <Route path="/fleets" component={Fleets} />
+            <Route path="/fleets/:id">{({ id }) => <Fleet key={id} id={id} />}</Route>
             <Route path="/organizations" component={Organizations} />
             <Route path="/organizations/:id">{({ id }) => <Organization key={id} id={id} />}</Route>
             <Route path="/people/:tab?">{({ tab }) => <People tab={tab ?? ''} />}</Route>

@@ -12,7 +12,8 @@ import { texts } from '../texts.ts';
 import { fieldNames, readCustomFields, valueOfField } from './fields.tsx';
 import { VersionSource } from './firmware.tsx';
 import { Values } from './messages/values.tsx';
-import { type Position, WorldMap } from './place/map.tsx';
+import { WorldMap } from './place/map.tsx';
+import { type Position, positionOf } from './place/position.ts';
 import { Lately } from './records/records.tsx';
 import { Refused } from './records/refused.tsx';
 import { type DeviceRow, readConnectivity } from './row.ts';
@@ -38,7 +39,7 @@ export function Overview({ device }: { device: DeviceRow }) {
         <Panel title={words.position}>
           {position ? (
             <>
-              <WorldMap at={position.at} label={words.mapOf(device.serialNumber, placeText(position.at))} />
+              <WorldMap at={[position.at]} label={words.mapOf(device.serialNumber, placeText(position.at))} />
               <p class="small soft">
                 {placeText(position.at)}
                 {position.isGuess && ` · ${words.guessed}`}
@@ -53,20 +54,6 @@ export function Overview({ device }: { device: DeviceRow }) {
       </div>
     </div>
   );
-}
-
-/** Its own position, else the one of the network that it comes from. */
-function positionOf(device: DeviceRow): { at: Position; isGuess: boolean } | undefined {
-  const own = toPosition(device.latitude, device.longitude);
-  if (own) return { at: own, isGuess: false };
-  const guess = toPosition(device.geoIpLatitude, device.geoIpLongitude);
-  return guess && { at: guess, isGuess: true };
-}
-
-function toPosition(latitude: unknown, longitude: unknown): Position | undefined {
-  if (latitude === null || longitude === null || latitude === undefined || longitude === undefined) return undefined;
-  const at = { latitude: Number(latitude), longitude: Number(longitude) };
-  return Number.isFinite(at.latitude) && Number.isFinite(at.longitude) ? at : undefined;
 }
 
 function placeText({ latitude, longitude }: Position): string {
@@ -112,6 +99,7 @@ function About({ device }: { device: DeviceRow }) {
             </>,
           ],
           [texts.places.firmware, <FirmwareLine device={device} />],
+          can('read', 'fleet') && [texts.places.fleets, <FleetsOf id={id} />],
           ...fields.filter(({ value }) => value !== null).map(({ label, value }): Fact => [label, value]),
           [words.id, <code>{id}</code>],
         ]}
@@ -139,6 +127,31 @@ function Connection({ device: { connected, lastConnected, externalIp, reverseDns
     <>
       {connected ? words.onlineSince : words.lastCame} <Ago iso={lastConnected} />
       {externalIp && <div class="small soft">{words.from(reverseDns ?? externalIp)}</div>}
+    </>
+  );
+}
+
+/** Fleets that are named; of more, only the number is told. */
+const maxFleets = 10;
+
+function FleetsOf({ id }: { id: string }) {
+  const { data } = useLoad(async () => {
+    const params = { path: { id }, query: { pageSize: maxFleets } };
+    const answer = await unwrap(api.GET('/api/v1/devices/{id}/fleets', { params }));
+    return 'fleets' in answer ? answer.fleets : undefined;
+  }, [id]);
+  const { results = [], meta } = data ?? {};
+  if (results.length === 0) return <span class="soft">–</span>;
+  return (
+    <>
+      {results.map(({ id, name }) => (
+        <div key={id}>
+          <Link href={`/fleets/${id}`}>{name}</Link>
+        </div>
+      ))}
+      {meta && meta.count > results.length && (
+        <div class="small soft">{texts.home.more(meta.count - results.length)}</div>
+      )}
     </>
   );
 }

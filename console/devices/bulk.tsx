@@ -1,38 +1,17 @@
-/** Move, command, update, regenerate or delete many devices: first a dry run that says how many, then a job. */
+/** What can be done to the devices that are selected, or that match the filters. */
 import { Suspense } from 'preact/compat';
-import { useEffect, useState } from 'preact/hooks';
-import { api, unwrap } from '../app/api.ts';
-import { readOne } from '../app/entities.ts';
+import { useState } from 'preact/hooks';
 import { place } from '../app/place.ts';
-import { accountId, can } from '../app/session.ts';
-import { CommandFields, payloadOf } from '../device/commands/command-fields.tsx';
-import { Dialog } from '../parts/dialogs/dialog.tsx';
-import { failed, toast } from '../parts/dialogs/toast.tsx';
-import { Button, Check, ErrorNote, Form, type Values } from '../parts/forms/form.tsx';
-import { Picker } from '../parts/forms/picker.tsx';
+import { can } from '../app/session.ts';
+import { toast } from '../parts/dialogs/toast.tsx';
+import { Button } from '../parts/forms/form.tsx';
 import { texts } from '../texts.ts';
-import type { DeviceFilter } from './query.ts';
+import { type Action, actions, type Chosen, type DeviceFilter, hasBelow, selectionOf } from './query.ts';
 
 const NewRollout = place(async () => (await import('../firmware/new-rollout.tsx')).NewRollout);
+export const Run = place(async () => (await import('./run.tsx')).Run);
 
 const words = texts.bulk;
-export const actions = ['move', 'command', 'regenerate', 'delete'] as const;
-type Action = (typeof actions)[number];
-const canUndo: readonly Action[] = ['move', 'delete'];
-/** The parameters of the job besides its devices. */
-type Order = { organizationId?: string | null; keepHistory?: boolean; command?: { name: string; payload?: unknown } };
-export const readJob = (id: string) => readOne('job', id);
-export type Job = Awaited<ReturnType<typeof readJob>>;
-
-/** Follows a job to its end. */
-export async function finishJob(id: string, onProgress: (job: Job) => void): Promise<Job> {
-  for (;;) {
-    const job = await readJob(id);
-    onProgress(job);
-    if (job.state !== 'pending' && job.state !== 'running') return job;
-    await new Promise((resolve) => setTimeout(resolve, 300));
-  }
-}
 
 export function Bulk({
   selected,
@@ -41,17 +20,17 @@ export function Bulk({
   onDone,
 }: {
   selected: ReadonlySet<string>;
-  filter: DeviceFilter;
+  filter: DeviceFilter | undefined;
   count: number;
   onDone: () => void;
 }) {
   const [action, setAction] = useState<Action>();
   const [rolling, setRolling] = useState(false);
-  const isFiltered = Object.keys(filter).length > 0;
   const isChosen = selected.size > 0;
-  const says = [words.would(isChosen ? selected.size : count), !isChosen && filter.below && words.withBelow];
-  const what = isChosen ? { ids: [...selected] } : { filter };
-  if (!isChosen && !isFiltered) return <p class="soft small">{words.hint}</p>;
+  const matching = filter && selectionOf(filter);
+  if (!isChosen && !matching) return <p class="soft small">{filter ? words.starHint : words.hint}</p>;
+  const what: Chosen = isChosen || !matching ? { ids: [...selected] } : { filter: matching };
+  const says = [words.would(isChosen ? selected.size : count), hasBelow(what) && words.withBelow];
   return (
     <div class="row note">
       <span>{isChosen ? words.selected(selected.size) : words.matching(count)}</span>
@@ -67,7 +46,7 @@ export function Bulk({
       {rolling && (
         <Suspense fallback={null}>
           <NewRollout
-            target={isChosen ? { deviceIds: [...selected] } : { filter }}
+            target={'ids' in what ? { deviceIds: what.ids } : what}
             says={says.filter(Boolean).join(' ')}
             onClose={() => setRolling(false)}
             onDone={() => {
@@ -77,7 +56,11 @@ export function Bulk({
           />
         </Suspense>
       )}
-      {action && <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />}
+      {action && (
+        <Suspense fallback={null}>
+          <Run action={action} what={what} onClose={() => setAction(undefined)} onDone={onDone} />
+        </Suspense>
+      )}
     </div>
   );
 }
@@ -88,103 +71,4 @@ function mayRun(action: Action): boolean {
   if (action === 'move') return can('update', 'device');
   if (action === 'regenerate') return can('create', 'mqttCredential') && can('publish', 'device');
   return can('create', 'command');
-}
-
-/** Plans the change, says what it would do, and does it as a job. */
-export function Run({
-  action,
-  what,
-  onClose,
-  onDone,
-}: {
-  action: Action;
-  what: { ids: string[] } | { filter: DeviceFilter };
-  onClose: () => void;
-  onDone: () => void;
-}) {
-  const [planned, setPlanned] = useState<{ job: Job; order: Order }>();
-  const [running, setRunning] = useState<Job>();
-  const start = async (order: Order, dryRun: boolean, onProgress: (job: Job) => void) => {
-    const body = { accountId: accountId.value, action, ...what, ...order, dryRun };
-    const { job } = await unwrap(api.POST('/api/v1/devices/jobs', { body }));
-    return finishJob(job.id, onProgress);
-  };
-  const plan = async (order: Order) => {
-    setPlanned({ job: await start(order, true, () => {}), order });
-  };
-  const run = async () => {
-    const job = await start(planned?.order ?? {}, false, setRunning);
-    const undo = async () => {
-      const params = { path: { id: job.id } };
-      const { job: undoing } = await unwrap(api.POST('/api/v1/devices/jobs/{id}/undo', { params }));
-      await finishJob(undoing.id, () => {});
-    };
-    toast(words.finished(job), canUndo.includes(action) ? undo : undefined);
-    onDone();
-    onClose();
-  };
-  return (
-    <Dialog title={words.titles[action]} onClose={onClose}>
-      {planned ? (
-        <>
-          <p class="note warn">
-            {words.would(planned.job.done)} {'filter' in what && what.filter.below && `${words.withBelow} `}
-            {words.ends[action]}
-          </p>
-          {running && <Progress job={running} />}
-          <Form
-            save={run}
-            verb={words.verbs[action]}
-            danger={action === 'regenerate' || action === 'delete'}
-            begun={planned.order.command !== undefined}
-            onCancel={onClose}
-          />
-        </>
-      ) : action === 'move' ? (
-        <Form
-          save={({ organizationId = null, keepHistory }: { organizationId?: string | null } & Values) =>
-            plan({ organizationId, ...(keepHistory && { keepHistory: true }) })
-          }
-          verb={words.dryRun}
-          onCancel={onClose}
-        >
-          <Picker kind="organization" label={texts.organization} name="organizationId" none={texts.none} />
-          <Check label={words.keepHistory} name="keepHistory" value="true" />
-        </Form>
-      ) : action === 'command' ? (
-        <Form
-          save={({ commandName = '', payload }: Values) =>
-            plan({ command: { name: commandName, ...payloadOf(payload) } })
-          }
-          verb={words.dryRun}
-          onCancel={onClose}
-        >
-          <CommandFields />
-        </Form>
-      ) : (
-        <Plan plan={plan} />
-      )}
-    </Dialog>
-  );
-}
-
-/** Nothing has to be asked first. */
-function Plan({ plan }: { plan: (order: Order) => Promise<void> }) {
-  const [error, setError] = useState<unknown>();
-  useEffect(() => {
-    plan({}).catch((failure) => {
-      setError(failure);
-      failed(failure);
-    });
-  }, []);
-  return error ? <ErrorNote error={error} /> : <p>{words.counting}</p>;
-}
-
-export function Progress({ job }: { job: Job }) {
-  return (
-    <p>
-      <progress max={Math.max(1, job.total)} value={job.done + job.failed + job.skipped} aria-label={words.progress} />
-      <span class="small soft">{words.progressOf(job.done + job.failed + job.skipped, job.total)}</span>
-    </p>
-  );
 }

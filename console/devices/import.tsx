@@ -12,8 +12,8 @@ import { Button, Check, Form, TextArea, type Values } from '../parts/forms/form.
 import { Picker } from '../parts/forms/picker.tsx';
 import { type Column, Pager, Table } from '../parts/lists/table.tsx';
 import { texts } from '../texts.ts';
-import { finishJob, type Job, Progress } from './bulk.tsx';
-import { readCustomNames } from './query.ts';
+import { readCustomFields } from './query.ts';
+import { finishJob, type Job, Progress } from './run.tsx';
 import type { Sheet as Read, SheetRow } from './sheet.ts';
 
 const words = texts.imports;
@@ -137,10 +137,10 @@ interface Tried {
 
 function Columns({ sheet, onTried, onClose }: { sheet: Sheet; onTried: (tried: Tried) => void; onClose: () => void }) {
   const { header, rows } = sheet;
-  const { data: custom } = useLoad(async () => (can('read', 'customField') ? readCustomNames(undefined) : []), []);
+  const { data: custom } = useLoad(async () => (can('read', 'customField') ? readCustomFields(undefined) : []), []);
   const [chosen, setChosen] = useState<string[]>();
   const [job, setJob] = useState<Job>();
-  const known = [...new Set([...fields, ...(custom ?? [])])];
+  const known = [...new Set([...fields, ...(custom ?? []).map(({ label }) => label)])];
   const columns = chosen ?? guess(header, known);
   const choose = (at: number, field: string) =>
     setChosen(columns.map((one, place) => (place === at ? field : one === field ? '' : one)));

@@ -3,7 +3,6 @@ import { useRef, useState } from 'preact/hooks';
 import { api, unwrap } from '../app/api.ts';
 import { type Body, make } from '../app/entities.ts';
 import { accountId } from '../app/session.ts';
-import type { DeviceFilter } from '../devices/query.ts';
 import { ShareList } from '../parts/charts/shares.tsx';
 import { useLoad } from '../parts/data/load.ts';
 import { CloseButton, Dialog } from '../parts/dialogs/dialog.tsx';
@@ -18,7 +17,7 @@ const words = texts.firmware;
 const maxVersions = 5;
 
 /** Devices that were chosen elsewhere: by their ids, or by a filter. */
-export type RolloutTarget = { deviceIds: string[] } | { filter: DeviceFilter };
+export type RolloutTarget = { deviceIds: string[] } | { filter: string | { serialNumber: string } };
 
 export function NewRollout({
   target,
@@ -39,7 +38,7 @@ export function NewRollout({
     const of = data?.packages.find(({ id }) => id === firmwarePackageId);
     const product = of ? { deviceTemplateId: of.deviceTemplateId } : {};
     const chosen =
-      target && 'filter' in target
+      target && 'filter' in target && typeof target.filter === 'object'
         ? { filter: { ...target.filter, ...product } }
         : (target ?? (organizationId ? { organizationId } : { filter: product }));
     const begin = { percent: Number(first), pauseSeconds: Number(pause) * 60 };

@@ -1,5 +1,6 @@
 /** Devices by state, by product and by firmware, as bars that lead to their lists. */
 import { Link } from 'wouter-preact';
+import { devicesWith, termText } from '../devices/filter/text.ts';
 import { ShareList } from '../parts/charts/shares.tsx';
 import { Panel } from '../parts/page/shown.tsx';
 import { texts } from '../texts.ts';
@@ -8,6 +9,9 @@ import type { OverviewOf } from './read.ts';
 const words = texts.home;
 /** Of more, only the number is told. */
 const maxShown = 6;
+
+const ofVersion = (value: string | null) =>
+  termText({ names: ['firmwareVersion'], operator: value === null ? 'none' : 'eq', value });
 
 interface Share {
   name: string;
@@ -39,7 +43,7 @@ export function Shares({ of: { byState, byProduct, byFirmware } }: { of: Overvie
           shares={byFirmware.map(({ value, count }) => ({
             ...{
               name: value ?? words.noFirmware,
-              href: `/devices?firmware=${encodeURIComponent(value ?? 'null')}`,
+              href: devicesWith(ofVersion(value)),
               count,
             },
           }))}

@@ -2,7 +2,7 @@
 import { asObject } from '../../src/factory/results/unit-object.ts';
 import { send } from '../app/acting.ts';
 import { api, rawBody, unwrap } from '../app/api.ts';
-import { finishJob } from '../devices/bulk.tsx';
+import { finishJob } from '../devices/run.tsx';
 import { unzip } from '../parts/formats/unzip.ts';
 import { texts } from '../texts.ts';
 

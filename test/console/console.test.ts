@@ -145,7 +145,7 @@ t.test('an end-user sees its own devices and no place of admins', async (t) => {
       .getByRole('link')
       .allTextContents()
       .then((all) => all.map((one) => one.trim())),
-    ['My devices', 'Devices', 'Organizations', 'People', 'Account'],
+    ['My devices', 'Devices', 'Fleets', 'Organizations', 'People', 'Account'],
   );
   t.equal(await page.getByRole('button', { name: 'New device', exact: true }).count(), 0);
   t.strictSame(errors, []);

@@ -19,6 +19,12 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       { name: 'reboot', title: 'Restart', confirm: true },
     ],
   });
+  const fleet = await service.create('/fleets', 'fleet', {
+    name: named('Pumps in the north'),
+    filter: `within eq "${organization.id}" and deviceTemplateId eq "${deviceTemplateId}"`,
+    organizationId: organization.id,
+  });
+  const filter = `${fleet.filter} and not (name eq "${named('x')}")`;
   const { device, secret } = await service.device({
     serialNumber: named('SN-0001'),
     deviceTemplateId,
@@ -92,6 +98,9 @@ export async function fill(t: Test, service: Service, named = (name: string) => 
       'nowhere',
       'first-device',
       'devices',
+      `devices?${new URLSearchParams({ filter })}`,
+      'fleets',
+      `fleets/${fleet.id}`,
       'organizations',
       'people',
       'people/account-users',

@@ -38,7 +38,7 @@ t.test('who signs in sees Home: devices online, what needs attention and its lis
   await page.getByRole('link', { name: /^1 device was connected in the last day and is offline now/ }).click();
   await page.getByRole('link', { name: 'SN-HOME', exact: true }).waitFor();
   t.equal(await page.getByRole('link', { name: 'SN-LATER', exact: true }).count(), 0, 'the list is filtered');
-  await page.getByRole('button', { name: /^Remove the filter: Were connected/ }).click();
+  await page.getByRole('button', { name: /^Remove the filter: Offline since/ }).click();
   await page.getByRole('link', { name: 'SN-LATER', exact: true }).waitFor();
   await page.getByRole('link', { name: 'Home', exact: true }).click();
   await page.getByRole('link', { name: /^1 refusal in the last day/ }).click();

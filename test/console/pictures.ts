@@ -38,6 +38,8 @@ async function mapColumns(page: Page): Promise<void> {
   await page.getByLabel('Breite is').selectOption('Latitude');
 }
 
+const filtered = 'connected eq true and firmwareVersion lt "9.0" and (name pr or lastConnected gt "-P7D")';
+
 /** The pictures: a name, an address, and what is done there. */
 function picturesOf(ids: Record<string, string>): [string, string, ((page: Page) => Promise<void>)?][] {
   const device = `devices/${ids.device}`;
@@ -49,6 +51,11 @@ function picturesOf(ids: Record<string, string>): [string, string, ((page: Page)
     ['first-device', 'first-device'],
     ['devices', 'devices'],
     ['devices-filtered', 'devices?q=RS-00'],
+    ['devices-filter', `devices?${new URLSearchParams({ filter: filtered })}`],
+    ['devices-filter-wrong', `devices?${new URLSearchParams({ filter: `${filtered} and frimware pr` })}`],
+    ['devices-filter-new', 'devices', (page) => press(page, 'Filter by …')],
+    ['fleets', 'fleets'],
+    ['fleet', `fleets/${ids.fleet}`],
     ['devices-none', 'devices?q=nothing'],
     ['devices-new', 'devices', (page) => press(page, 'New device')],
     ['devices-import', 'devices', (page) => press(page, 'Import CSV or Excel')],
@@ -118,6 +125,7 @@ async function findIds(page: Page, accountId: string): Promise<Record<string, st
     product: await read('devices?serialNumber=RS-0001', 'deviceTemplateId'),
     job: await read('provisioning/jobs?action=provision'),
     group: await read('enrollment-groups'),
+    fleet: await read('fleets'),
     rollout: await read('firmware/rollouts'),
   };
 }

@@ -37,6 +37,7 @@ async function openOf(t: Test, email: string, password: string): Promise<Page> {
 const places = [
   'home',
   'devices',
+  'fleets',
   'organizations',
   'people',
   'people/account-users',

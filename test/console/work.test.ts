@@ -535,9 +535,14 @@ t.test('of many organizations the service finds the one whose name is typed, by 
   t.equal(now.organizationId, made[57]?.id);
   await page.goto('/console/devices');
   await settled(page);
-  await page.getByRole('combobox', { name: 'Organization, with those below', exact: true }).fill('site 57');
+  await press(page, 'Filter by …');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByRole('combobox', { name: 'What', exact: true }).fill('with those below');
+  await page.getByRole('option', { name: 'Organization, with those below', exact: true }).click();
+  await dialog.getByRole('combobox', { name: 'Value', exact: true }).fill('site 57');
   await page.getByRole('option', { name: 'Site 57', exact: true }).click();
-  await page.waitForURL(new RegExp(`organization=${made[57]?.id}`));
+  await press(page, 'Apply');
+  await page.waitForURL(new RegExp(`within.*${made[57]?.id}`));
   await page.getByRole('link', { name: device.serialNumber }).waitFor();
   t.strictSame(errors, []);
 });

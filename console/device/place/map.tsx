@@ -1,14 +1,11 @@
-/** Where a device is, on an outline map that comes with the page. The map is loaded with the first one. */
+/** Where devices are, on an outline map that comes with the page. The map is loaded with the first one. */
 import { useMemo } from 'preact/hooks';
 import { Boundary, useFile } from '../../parts/page/boundary.tsx';
 import { texts } from '../../texts.ts';
+import type { Position } from './position.ts';
 
-export interface Position {
-  latitude: number;
-  longitude: number;
-}
-
-export function WorldMap(props: { at: Position; label: string }) {
+/** One position has a pin; several are dots. */
+export function WorldMap(props: { at: readonly Position[]; label: string }) {
   return (
     <Boundary>
       <Picture {...props} />
@@ -16,9 +13,9 @@ export function WorldMap(props: { at: Position; label: string }) {
   );
 }
 
-function Picture({ at: { latitude, longitude }, label }: { at: Position; label: string }) {
+function Picture({ at, label }: { at: readonly Position[]; label: string }) {
   const file = useFile(() => import('./outline.ts'));
-  const outline = useMemo(() => file?.outlineAround({ latitude, longitude }), [file, latitude, longitude]);
+  const outline = useMemo(() => file?.outlineAround(at), [file, JSON.stringify(at)]);
   return (
     <figure class="map">
       {outline ? (
@@ -26,8 +23,14 @@ function Picture({ at: { latitude, longitude }, label }: { at: Position; label: 
           <path class="lines" d={outline.lines} />
           <path class="land" d={outline.land} />
           <path class="borders" d={outline.borders} />
-          <circle class="halo" cx={outline.width / 2} cy={outline.height / 2} r={16} />
-          <circle class="pin" cx={outline.width / 2} cy={outline.height / 2} r={5.5} />
+          {at.length === 1 ? (
+            <>
+              <circle class="halo" cx={outline.width / 2} cy={outline.height / 2} r={16} />
+              <circle class="pin" cx={outline.width / 2} cy={outline.height / 2} r={5.5} />
+            </>
+          ) : (
+            <path class="dots" d={outline.dots} />
+          )}
         </svg>
       ) : (
         <div class="space" aria-busy="true">

@@ -109,7 +109,7 @@ export function NameOf({
 }
 
 /** Things that have a page, and where it is. */
-const pages = { device: 'devices', organization: 'organizations', deviceTemplate: 'products' };
+const pages = { device: 'devices', organization: 'organizations', deviceTemplate: 'products', fleet: 'fleets' };
 
 /** The name of a thing, which leads to its page, or to a `part` of it. */
 export function NameLink({

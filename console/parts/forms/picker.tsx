@@ -1,5 +1,5 @@
 /** Chooses one organization, product, device or person: from a list of a few, or by searching many. */
-import { useId, useState } from 'preact/hooks';
+import { useId, useLayoutEffect, useRef, useState } from 'preact/hooks';
 import type { paths } from '../../api-types.d.ts';
 import { api, unwrap } from '../../app/api.ts';
 import { readList } from '../../app/entities.ts';
@@ -20,7 +20,7 @@ interface Named {
   id: string;
   name: string;
 }
-interface Found {
+export interface Found {
   found: Named[];
   count: number;
 }
@@ -96,7 +96,8 @@ export interface PickerProps {
 export function Picker(props: PickerProps) {
   const { kind, none, ...select } = props;
   const { data } = useLoad((signal) => find[kind]('', signal), [kind]);
-  if (data && data.count > data.found.length) return <Search {...props} first={data} />;
+  if (data && data.count > data.found.length)
+    return <Chooser key={kind} {...props} find={find[kind]} nameOf={(id) => nameOf(named[kind], id)} first={data} />;
   const options: (readonly [string, string])[] = (data?.found ?? []).map(({ id, name }) => [id, name]);
   if (none !== undefined) options.unshift(['', none]);
   // A form that is sent before the list has come must not change what was chosen.
@@ -106,23 +107,36 @@ export function Picker(props: PickerProps) {
   return <Select {...select} busy={!data} options={options} key={String(data === undefined)} />;
 }
 
-/** `first`: what is found without a text. */
-function Search({ kind, none, label, name, value, onText, first }: PickerProps & { first: Found }) {
+/** Chooses one of many by a part of its name. `first`: what is found without a text. */
+export function Chooser({
+  find,
+  nameOf,
+  none,
+  label,
+  name,
+  value,
+  onText,
+  first,
+}: Omit<PickerProps, 'kind'> & {
+  find: (text: string, signal: AbortSignal) => Promise<Found>;
+  nameOf: (id: string) => string | undefined;
+  first: Found;
+}) {
   const id = useId();
   const [own, setOwn] = useState<Named | undefined>(value === undefined ? undefined : { id: value, name: '' });
   const [typed, setTyped] = useState<string>();
   const [at, setAt] = useState(0);
   const asked = useTyped(typed ?? '');
-  const { data, loading } = useLoad(
-    async (signal) => (asked === '' ? first : find[kind](asked, signal)),
-    [kind, asked],
+  const { data = first, loading } = useLoad(
+    async (signal) => (asked === '' ? undefined : find(asked, signal)),
+    [asked, first.count],
   );
   const isWaiting = loading || asked !== (typed ?? '');
   const chosen = onText ? value : own?.id;
   const known = own?.id === chosen ? own?.name : undefined;
-  const chosenName = chosen ? known || nameOf(named[kind], chosen) : none;
+  const chosenName = chosen ? known || nameOf(chosen) : none;
   const isOpen = typed !== undefined;
-  const offered = [...(none === undefined || typed ? [] : [{ id: '', name: none }]), ...(data?.found ?? [])];
+  const offered = [...(none === undefined || typed ? [] : [{ id: '', name: none }]), ...data.found];
   const choose = (one: Named) => {
     setOwn(one);
     setTyped(undefined);
@@ -168,12 +182,12 @@ function Search({ kind, none, label, name, value, onText, first }: PickerProps &
       {name && <input type="hidden" name={name} value={chosen ?? ''} />}
       {isOpen && (
         // biome-ignore lint/a11y/noStaticElementInteractions: a press must not take the focus from the input
-        <div class="options" onMouseDown={(event) => event.preventDefault()}>
+        <div class="options" aria-busy={isWaiting || undefined} onMouseDown={(event) => event.preventDefault()}>
           <Options id={id} label={label} offered={offered} at={at} choose={choose} onKeyDown={press} />
-          {data && Number.isFinite(data.count) && data.count > data.found.length && (
+          {Number.isFinite(data.count) && data.count > data.found.length && (
             <p class="small soft">{texts.moreFound(data.count - data.found.length)}</p>
           )}
-          {data?.count === 0 && <p class="small soft">{texts.nothingFound}</p>}
+          {data.count === 0 && <p class="small soft">{texts.nothingFound}</p>}
         </div>
       )}
     </div>
@@ -195,8 +209,12 @@ function Options({
   choose: (one: Named) => void;
   onKeyDown: (event: KeyboardEvent) => void;
 }) {
+  const list = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    list.current?.children[at]?.scrollIntoView({ block: 'nearest' });
+  }, [at]);
   return (
-    <div id={`${id}-list`} role="listbox" tabIndex={-1} aria-label={label}>
+    <div id={`${id}-list`} ref={list} role="listbox" tabIndex={-1} aria-label={label}>
       {offered.map((one, place) => (
         <div
           key={one.id}

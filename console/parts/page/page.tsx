@@ -77,6 +77,7 @@ export const trashed = {
   channels: 'channelTemplate',
   fields: 'customField',
   firmware: 'firmwarePackage',
+  fleets: 'fleet',
   'enrollment-groups': 'enrollmentGroup',
   roles: 'role',
 } as const;

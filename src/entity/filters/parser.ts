@@ -51,6 +51,19 @@ export function parseFilter(text: string, maxTerms = usualTerms): Filter {
   return filter;
 }
 
+/** A part of a filter: from the character `at`, counted from 1, up to and without the one at `end`, and blanks before that. */
+export interface FilterPart {
+  filter: Filter;
+  at: number;
+  end: number;
+}
+
+/** The parts of a filter all of which must be true; none of one that is no list of such. @throws BadFilter */
+export function parseParts(text: string, maxTerms = usualTerms): FilterPart[] {
+  parseFilter(text, maxTerms);
+  return new Reader(text, maxTerms).parts();
+}
+
 /** @throws BadFilter */
 export function parsePath(text: string): ValuePath {
   const reader = new Reader(text);
@@ -85,6 +98,16 @@ class Reader {
 
   either(): Filter {
     return this.#chain('or', () => this.#chain('and', () => this.#term()));
+  }
+
+  /** The parts between `and`, unless there is something else. */
+  parts(): FilterPart[] {
+    const parts: FilterPart[] = [];
+    do {
+      const at = this.#at();
+      parts.push({ filter: this.#term(), at, end: this.#at() });
+    } while (this.#take('and'));
+    return this.#rest === '' ? parts : [];
   }
 
   valuePath(): ValuePath {
